@@ -119,7 +119,7 @@ def test_a_long_system_is_eliminated_in_stretches(
     """What it keeps does not grow with its length; the last stretch is one block row. One of few is kept whole."""
     from tridiag.kernels import table
 
-    monkeypatch.setattr("tridiag.kernels.jobs.recurrences.may_be_alone", lambda *facts: alone)
+    monkeypatch.setattr("tridiag.kernels.jobs.matrices.may_be_alone", lambda *facts: alone)
     table.call_of.cache_clear()
     fast_path.forget()
     n = 2 * 65_536 + 1

@@ -26,10 +26,11 @@ from tridiag.backends import LOGARITHMS, numpy_scan
 from tridiag.backends.numba_thomas import Checked, checked, extents, view
 from tridiag.kernels import first_steps
 from tridiag.kernels.jobs import logsumexp
-from tridiag.kernels.jobs.batches import contiguous
+from tridiag.kernels.jobs.batches import contiguous, is_packed, packed
 from tridiag.kernels.jobs.kalman import expected, is_small, kind_of
 from tridiag.kernels.jobs.kalman import make_job as make_filter_job
-from tridiag.kernels.jobs.recurrences import is_packed, joined_elsewhere, make_job, make_matrix_job, packed
+from tridiag.kernels.jobs.matrices import make_matrix_job
+from tridiag.kernels.jobs.recurrences import joined_elsewhere, make_job
 from tridiag.kernels.jobs.selective import make_adjoint_job, sums_of, work_of
 from tridiag.kernels.jobs.selective import make_job as make_selective_job
 from tridiag.kernels.jobs.systems import WORTH_A_THREAD, granted, threads, worth_threads

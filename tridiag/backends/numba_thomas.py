@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tridiag.algorithms.matrix_rows import Matrix
-from tridiag.kernels.jobs import products, recurrences
-from tridiag.kernels.jobs.batches import LINE, contiguous
+from tridiag.kernels.jobs import matrices, products
+from tridiag.kernels.jobs.batches import LINE, contiguous, is_packed, packed
 from tridiag.kernels.jobs.systems import SCRATCH, granted, lanes_of, make_job, restored, threads, worth_threads
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.runtime.python_call import check
@@ -291,9 +291,9 @@ def solve_block(matrix: tuple[Any, Any, Any], d: Any, form: Blocks) -> Any:
 
         return custom_call.solve_block(matrix, d, form)
     dtype = np.result_type(*(view(x).dtype for x in (*matrix, d)))
-    given = [recurrences.packed(view(x).astype(dtype, copy=False), 2) for x in (d, *matrix)]
+    given = [packed(view(x).astype(dtype, copy=False), 2) for x in (d, *matrix)]
     x = np.empty(form.shape, dtype)
-    check(call_of(recurrences.make_block_job, form, *extents((x, *given)), dtype, granted(form)).run(x, *given))
+    check(call_of(matrices.make_block_job, form, *extents((x, *given)), dtype, granted(form)).run(x, *given))
     if library_of(d) != "torch":
         return x
     import torch
@@ -305,9 +305,9 @@ def bound_blocks(
     form: Blocks, shapes: tuple[Shape, ...], strides: tuple[Shape, ...], dtype: np.dtype[Any]
 ) -> Callable[..., bool] | None:
     """The solve of block systems as a function of x, d, A, B, C; None where they are to be brought side by side."""
-    if not all(map(recurrences.is_packed, shapes, strides, [2] * len(shapes), [dtype.itemsize] * len(shapes))):
+    if not all(map(is_packed, shapes, strides, [2] * len(shapes), [dtype.itemsize] * len(shapes))):
         return None
-    facts = recurrences.make_block_job, form, shapes, strides, dtype
+    facts = matrices.make_block_job, form, shapes, strides, dtype
     return checked(form, lambda: call_of(*facts, granted(form)).run)
 
 

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tridiag.kernels.jobs import logsumexp, recurrences
+from tridiag.kernels.jobs import logsumexp, matrices, recurrences
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.jobs.job import Job
 from tridiag.kernels.jobs.systems import adjoint_of, granted, make_job, make_partition_job, restored
@@ -61,7 +61,7 @@ def calling_recurrence(order: int) -> Callable[..., Any]:
 
 def call_matrices(form: Recurrence, *arrays: Any) -> Any:
     dtype, shapes, strides = extents_of(form, arrays)
-    return call_recurrence(recurrences.make_matrix_job(form, shapes, strides, dtype, granted(form)), form, arrays)
+    return call_recurrence(matrices.make_matrix_job(form, shapes, strides, dtype, granted(form)), form, arrays)
 
 
 def solve_block(matrix: Sequence[Any], d: Any, form: Blocks) -> Any:
@@ -71,7 +71,7 @@ def solve_block(matrix: Sequence[Any], d: Any, form: Blocks) -> Any:
 
 def call_blocks(form: Blocks, *arrays: Any) -> Any:
     dtype, shapes, strides = extents_of(form, arrays)
-    return call_recurrence(recurrences.make_block_job(form, shapes, strides, dtype, granted(form)), form, arrays)
+    return call_recurrence(matrices.make_block_job(form, shapes, strides, dtype, granted(form)), form, arrays)
 
 
 def extents_of(form: Any, arrays: Sequence[Any]) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 from tridiag.calls import pairs
 from tridiag.calls.fast_path.facts import Array, casting, facts_of_all, kept_call_of, may_be_bound
 from tridiag.kernels.jobs.alignment import all_three
-from tridiag.kernels.jobs.recurrences import is_packed
+from tridiag.kernels.jobs.batches import is_packed
 from tridiag.kernels.jobs.words.alignment import HOTTEST
 from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Kept, Same
 from tridiag.problems.forms import Shape

@@ -10,7 +10,7 @@ import numpy as np
 from tridiag.calls import state_space
 from tridiag.calls.fast_path.alignments import stand_in
 from tridiag.calls.fast_path.facts import facts_of_all, kept_call_of
-from tridiag.kernels.jobs.recurrences import is_packed
+from tridiag.kernels.jobs.batches import is_packed
 from tridiag.kernels.jobs.words.kalman import INPUTS, OPERANDS
 from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Kept, Same, Several
 from tridiag.problems.covariances import check_covariance

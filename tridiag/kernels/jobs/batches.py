@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from tridiag.problems.forms import Form, Shape
 
 LINE = 64  # bytes of a row of lanes
@@ -57,3 +59,16 @@ def starts_of_rows_alike(form: Form, strides: Any, axes: list[Axis]) -> bool:
 def row_stride(form: Form, shape: Any, stride: Any) -> int:
     """Bytes from row to row of an operand, 0 where it is constant or not there."""
     return 0 if shape is None or shape[form.axis] == 1 else stride[form.axis]
+
+
+def packed(x: Any, axes: int, empty: bool = False) -> Any:
+    """An array whose last axes lie side by side: this one, or a copy, or an ``empty`` one."""
+    if is_packed(x.shape, x.strides, axes, x.itemsize):
+        return x
+    return np.empty(x.shape, x.dtype) if empty else np.ascontiguousarray(x)
+
+
+def is_packed(shape: Shape, strides: Shape, axes: int, itemsize: int) -> bool:
+    """Whether the last axes of an array lie side by side."""
+    lengths, steps = shape[-axes:], contiguous(shape[-axes:], itemsize)
+    return all(n == 1 or s == t for n, s, t in zip(lengths, strides[-axes:], steps, strict=True))

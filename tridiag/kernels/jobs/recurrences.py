@@ -1,18 +1,19 @@
-"""The job of a recurrence from shapes and strides alone: how its axes are walked, and by which loops; pure."""
+"""The job of a recurrence of numbers from shapes and strides alone: by which loops it is computed; pure."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from tridiag.kernels.jobs.batches import LINE, Axis, contiguous, merge
+from tridiag.kernels.jobs.batches import LINE, contiguous
 from tridiag.kernels.jobs.caches import room_for_results
 from tridiag.kernels.jobs.job import Job
+from tridiag.kernels.jobs.sequences import Axes, axes_of, filled
 from tridiag.kernels.jobs.systems import CACHES, ITEM, ITEMS_EACH, WORTH_A_THREAD, lanes_of
 from tridiag.kernels.jobs.words import recurrences as C
-from tridiag.problems.forms import Blocks, Recurrence, Shape
+from tridiag.problems.forms import Recurrence
 
 HEIGHT = 8  # steps that are transposed at a time (`tridiag.kernels.recurrence.loops`)
 BLOCK = 128 * 1024  # bytes of an operand in a block of a long sequence: two blocks of two operands fit in a cache
@@ -25,43 +26,10 @@ MANY_IN_VECTORS = 16  # sequences: with fewer, to find the factors of all steps 
 FACTORS = 16 * 1024  # bytes of these factors at most, in the first level of the caches
 SHORTEST_CHUNK = 4  # times the lanes: steps of a lane, where there are not
 SECOND_LEVEL = 1024 * 1024  # bytes of the operands that a core's own cache holds at least
-# bytes of the pivot rows of block systems in lanes, and how many times longer these take than pivot rows in cache
-OUT_OF_CACHE = ((8 * 1024 * 1024, 1), (20 * 1024 * 1024, 2), (math.inf, 3))
 WORTH_STARTING = 120_000  # steps, as `tridiag.kernels.jobs.systems` counts unknowns
-MOST_KEPT = 256 * 1024 * 1024  # bytes of the pivot rows of a system that is not eliminated twice
 SHARED = 4096  # bytes of a row for each thread, of those that share it, in results that caches hold
 STRETCH, LONG_STRETCH = 4096, 16_384  # bytes of a row of sequences side by side: it is read again in the next step
 STREAMS, IN_REGISTERS = 4, 256  # so few rows are walked as many bytes at a time, see `recurrence.interleaved.NARROW`
-
-
-class Axes(NamedTuple):
-    """The stride of every operand along the axis of the recurrence, in the order of the steps; the batch axes."""
-
-    strides: tuple[int, ...]
-    offsets: tuple[int, ...]  # of the first step of the first sequence
-    batch: list[Axis]
-
-
-def axes_of(form: Recurrence, shapes: Any, strides: Any) -> Axes:
-    """From operands that are lifted to one rank; stride 0 where one is constant.
-
-    Sequences are counted in the order in which results lie in memory.
-    """
-    steps = [
-        tuple(0 if n == 1 else t for n, t in zip(*pair, strict=True)) for pair in zip(shapes, strides, strict=True)
-    ]
-    along = tuple(step[form.axis] for step in steps)
-    sign, last = (-1, form.n - 1) if form.backward else (1, 0)
-    batch = [
-        (length, tuple(step[k] for step in steps))
-        for k, length in enumerate(form.shape)
-        if k != form.axis and length > 1
-    ]
-    turned = [(length, step) for length, step in batch if step[C.Y] < 0]
-    batch = [(length, tuple(-t for t in step) if step[C.Y] < 0 else step) for length, step in batch]
-    batch.sort(key=lambda axis: -axis[1][C.Y])
-    first = tuple(last * step + sum((length - 1) * t[k] for length, t in turned) for k, step in enumerate(along))
-    return Axes(tuple(sign * step for step in along), first, merge(batch))
 
 
 def chunk_of(dtype: np.dtype[Any]) -> int:
@@ -230,96 +198,3 @@ def flags_of(axes: Axes, transposed: bool, started: bool, size: int, kind: int) 
     flags = C.TRANSPOSED * transposed | C.STARTED * started | C.BACKWARD * (axes.strides[C.Y] < 0)
     large = size > (room_for_results() if kind == C.ROWS else CACHES)
     return flags | C.LARGE * large | C.FAR * (3 * size > SECOND_LEVEL)
-
-
-def filled(axes: Axes, operands: int, given: int, **values: Any) -> Any:
-    """The words of a job, with where its operands lie behind them; the last operands may not be ``given``."""
-    missing = [0] * (operands - given)
-    table = [*axes.strides, *missing, *axes.offsets, *missing]
-    for length, steps in axes.batch:
-        table += [length, *steps, *missing]
-    words = C.Recurrences.filled(len(table), axes=len(axes.batch), **values)
-    words[C.TABLE :] = table
-    words.flags.writeable = False
-    return words
-
-
-def make_matrix_job(form: Recurrence, shapes: Any, strides: Any, dtype: np.dtype[Any], workers: int) -> Job:
-    """The same for a recurrence of matrices; numbers of a matrix, and of a vector, lie side by side."""
-    rows = form._replace(shape=form.shape[:-1])
-    flags = C.TRANSPOSED * form.transpose | C.STARTED * (len(shapes) == C.operands(1))
-    kernel = "matrices", dtype.name, form.shape[-1]
-    grouped = in_groups(rows, form.shape[-1], dtype, workers)
-    count, kind = math.prod(rows.batch), C.ROWS
-    if one_after_another(form.shape[-1], count, dtype):
-        kind, grouped = C.SCALAR, in_runs(rows, form.shape[-1], workers)
-    words = filled(leading_axes(rows, shapes, strides), C.operands(1), len(shapes), flags=flags, kind=kind, **grouped)
-    return Job(kernel, words, min(workers, grouped["items"]) - 1, math.prod(form.shape))
-
-
-def make_block_job(form: Blocks, shapes: Any, strides: Any, dtype: np.dtype[Any], workers: int) -> Job:
-    """The same for block tridiagonal systems, from the solution, right sides, A, B and C."""
-    rows, given, count = Recurrence(form.shape[:-2], form.axis), len(shapes), math.prod(form.batch)
-    grouped = in_groups(rows, form.size * (form.size + form.sides), dtype, workers)
-    family, flags = "blocks", C.TRANSPOSED * form.transpose
-    if may_be_alone(form, count, dtype, workers):
-        family, grouped = "few_blocks", {"items": count, "steps": rows.n, "sequences": count}
-    axes = leading_axes(rows, shapes, strides)
-    words = filled(axes, given, given, flags=flags, sides=form.sides, **grouped)
-    unknowns = math.prod(form.shape) * form.size
-    return Job((family, dtype.name, form.size), words, min(workers, grouped["items"]) - 1, unknowns)
-
-
-def may_be_alone(form: Blocks, count: int, dtype: np.dtype[Any], workers: int) -> bool:
-    """Whether so few are solved one by one, where all pivot rows are kept: `tridiag.kernels.blocks.one_system`.
-
-    Against one in each lane, a system of its own is as much faster as its blocks are larger, and more where the pivot
-    rows of all lanes leave the caches: `OUT_OF_CACHE`.
-    """
-    lanes, rows = lanes_of(dtype), form.n * form.size * LINE * (2 if dtype.kind == "c" else 1)
-    if form.sides != 1 or form.size > C.WRITTEN_OUT or rows * -(-(3 * form.size + 1) // lanes) > MOST_KEPT:
-        return False
-    kept = rows * (3 * form.size + 1)
-    faster = (form.size + 1) * lanes // 8 * next(times for most, times in OUT_OF_CACHE if kept <= most)
-    return -(-count // workers) < faster * -(-count // (lanes * workers))
-
-
-def leading_axes(rows: Recurrence, shapes: Any, strides: Any) -> Axes:
-    """Without those of a vector or a matrix in each step."""
-    heads = ([tuple(s[: len(rows.shape)]) for s in some] for some in (shapes, strides))
-    return axes_of(rows, *heads)
-
-
-def one_after_another(m: int, count: int, dtype: np.dtype[Any]) -> bool:
-    """Whether no sequence of vectors of m numbers has a lane of its own: always, or as few would leave lanes empty."""
-    return C.narrow(m, dtype.itemsize) or (4 * count <= 3 * lanes_of(dtype) and m <= C.WRITTEN_OUT)
-
-
-def in_runs(rows: Recurrence, size: int, workers: int) -> dict[str, int]:
-    """The items of sequences that are computed one after another, some of them abreast."""
-    count = math.prod(rows.batch)
-    share = min(ITEM, rows.n * count * size // (ITEMS_EACH * workers)) if workers > 1 else ITEM
-    run = -(-max(1, share // (rows.n * size)) // C.ABREAST) * C.ABREAST
-    return {"items": -(-count // run), "steps": rows.n, "sequences": count, "run": run}
-
-
-def in_groups(rows: Recurrence, size: int, dtype: np.dtype[Any], workers: int) -> dict[str, int]:
-    """The items of systems that are computed in groups of lanes, with vectors of so many numbers in each row."""
-    lanes, count = lanes_of(dtype), math.prod(rows.batch)
-    share = min(ITEM, rows.n * count * size // (ITEMS_EACH * workers))
-    run = max(1, share // (rows.n * size * lanes))
-    groups = -(-count // lanes)
-    return {"items": -(-groups // run), "steps": rows.n, "sequences": count, "run": run}
-
-
-def packed(x: Any, axes: int, empty: bool = False) -> Any:
-    """An array whose last axes lie side by side: this one, or a copy, or an ``empty`` one."""
-    if is_packed(x.shape, x.strides, axes, x.itemsize):
-        return x
-    return np.empty(x.shape, x.dtype) if empty else np.ascontiguousarray(x)
-
-
-def is_packed(shape: Shape, strides: Shape, axes: int, itemsize: int) -> bool:
-    """Whether the last axes of an array lie side by side."""
-    lengths, steps = shape[-axes:], contiguous(shape[-axes:], itemsize)
-    return all(n == 1 or s == t for n, s, t in zip(lengths, strides[-axes:], steps, strict=True))

@@ -10,7 +10,7 @@ import numpy as np
 
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.jobs.job import Job
-from tridiag.kernels.jobs.recurrences import Axes, axes_of, filled
+from tridiag.kernels.jobs.sequences import Axes, axes_of, filled
 from tridiag.kernels.jobs.systems import ITEM, ITEMS_EACH, WORTH_STARTING, lanes_of
 from tridiag.kernels.jobs.words import selective as S
 from tridiag.problems.forms import Recurrence, Shape
