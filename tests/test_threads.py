@@ -189,6 +189,27 @@ def test_small_jobs_one_after_another_share_a_helper(asks: Any) -> None:
     assert any(asks(1)[1:] == [1, 1] for _ in range(50))
 
 
+def test_one_job_after_another_has_one_helper() -> None:
+    """A helper waits for work before its caller hears that it has finished, so that the next call makes no other."""
+    numba = pytest.importorskip("numba")
+    from tridiag.kernels.runtime.threads import finish, start
+
+    @numba.cfunc("void(int64)")
+    def nothing(argument: int) -> None:
+        pass
+
+    @numba.njit  # type: ignore[untyped-decorator]
+    def places(task: int, count: int) -> set[int]:
+        found = set()
+        for _ in range(count):
+            team = start(task, 0, 1, 0)
+            found.add(team.places[0])
+            finish(team)
+        return found
+
+    assert len(places(nothing.address, 50_000)) == 1
+
+
 def test_jobs_are_small_where_a_thread_takes_longer_to_start_than_it_saves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(systems, "threads", lambda: 2)
     for rows, small in ((systems.WORTH_STARTING // 100 - 1, 1), (systems.WORTH_STARTING // 100, 0)):

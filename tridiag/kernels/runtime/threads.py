@@ -85,8 +85,10 @@ def helper_loop(place, zero):
             team = team_at(found)
             interrupts.ask(team.works_for)
             call(team.function, (team.argument,))
-            fetch_add(team.addresses.finished, 1)  # its caller may free the team now
+            # first: a call behind this one that found it at work would make another helper, and the two keep both cores
+            # busy while one of them, and the caller, wait for each other on the same core
             swap(place, AT_WORK, WAITING)
+            fetch_add(team.addresses.finished, 1)  # its caller may free the team now
             left = LINGER
 
 
