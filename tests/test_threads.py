@@ -156,23 +156,28 @@ def test_chunks_of_right_sides_change_no_bit(backend: Subject, monkeypatch: pyte
 def asks() -> Any:
     """How many helpers each of some jobs asks for, one behind the other, the first after a pause."""
     numba = pytest.importorskip("numba")
+    from tridiag.kernels.runtime import system
     from tridiag.kernels.runtime.threads import finish, start
 
     @numba.cfunc("void(int64)")
-    def nothing(argument: int) -> None:
-        pass
+    def task(argument: int) -> None:
+        system.usleep(numba.uint32(50))
 
     @numba.njit  # type: ignore[untyped-decorator]
-    def compiled(task: int, counts: Any, small: Any) -> None:
+    def compiled(task: int, counts: Any, small: Any, pause: Any) -> None:
         for k in range(len(counts)):
+            if k > 0 and pause > 0:
+                system.usleep(numba.uint32(pause))
             team = start(task, 0, 1, small)
+            system.usleep(numba.uint32(200))  # while the helper begins
             counts[k] = team.asked
             finish(team)
 
-    def asks(small: int) -> list[int]:
-        counts = np.full(3, -1)
+    def asks(small: int, jobs: int = 3, pause: int = 0) -> list[int]:
+        """``pause``: microseconds between them."""
+        counts = np.full(jobs, -1)
         time.sleep(0.05)
-        compiled(nothing.address, counts, small)
+        compiled(task.address, counts, small, pause)
         return [int(count) for count in counts]
 
     asks(0)
@@ -185,8 +190,16 @@ def test_a_small_job_makes_no_thread_after_a_pause(asks: Any) -> None:
     assert [asks(0)[0] for _ in range(5)] == [1] * 5
 
 
-def test_small_jobs_one_after_another_share_a_helper(asks: Any) -> None:
-    assert any(asks(1)[1:] == [1, 1] for _ in range(50))
+@pytest.mark.parametrize("pause", [0, 100])
+def test_small_jobs_one_after_another_share_a_helper(asks: Any, pause: int) -> None:
+    """Soon, however often a helper was made in vain before, and where other work is done between them."""
+    assert any(asks(1, 100, pause)[70:] == [1] * 30 for _ in range(20))
+
+
+def test_small_jobs_that_are_few_soon_make_no_helper(asks: Any) -> None:
+    """Two, and a pause: for the second one it is made a few times, none of which another call profits from."""
+    asks(1, 100)
+    assert sum(asks(1, 2)[1] for _ in range(20)) <= 3
 
 
 def test_one_job_after_another_has_one_helper() -> None:

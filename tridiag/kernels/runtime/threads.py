@@ -1,8 +1,9 @@
 """Threads beside the calling one, which works too: plain threads of the system, nothing to initialise, no Python.
 
-A job is a block of int64 words. A helper that has nothing left to claim looks out for another job for some
-microseconds, and ends. Making another takes as long as a small job, so such a job has it made only where the call
-before ended a moment ago, and the next is likely to find it looking out.
+A job is a block of int64 words. A helper that has nothing left to claim looks out for another job, and ends: after some
+microseconds, or a millisecond where calls follow one another, as between the steps of a simulation. Making another
+takes as long as a small job, so such a job has it made only where calls follow one another, and the next is likely to
+find it looking out; where it does not, more calls have to follow one another before it is tried again.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ MOST_THREADS = 256
 # that have begun: in a forked child, where all helpers are gone, for none.
 EMPTY, WAITING, AT_WORK = range(3)
 LINGER = 200  # looks of a helper for another team before it ends: less time than a new thread takes to start
+LINGER_ON = 4_000  # likewise, where calls follow one another: about a millisecond
+A_MOMENT = 500_000  # nanoseconds from call to call of those that follow one another: less than LINGER_ON looks take
+MOST_CALLS = 64  # that have to follow one another before a small job has a helper made
 PATIENCE = 5_000  # looks of a caller for a helper that is still at work, before it sleeps between them
-A_MOMENT = 50_000  # nanoseconds: less than LINGER looks take
 
 
 class Team(Record):
@@ -37,16 +40,25 @@ class Team(Record):
     works_for = Word()  # the job for which their caller works, as `tridiag.kernels.simd.interrupts` knows it
     handle = Word()  # of a thread that is made
     seconds, nanoseconds = Word(), Word()  # what the clock shows
-    latest = Word()  # the address of the time at which a team finished last: callers at once may take each other's
+    looks = Word()  # of a helper for another team, behind this one
+    calls = Word()  # the address of how calls follow one another
     places = Words(MOST_THREADS)  # the addresses of those that were asked for
 
 
-job_at, team_at, TEAM_SIZE = at(Job), at(Team), Team.size()
+class Calls(Record):
+    """How calls follow one another; those of callers at once may take each other's for their own."""
+
+    latest = Word()  # the time at which a team finished last
+    followed = Word()  # the calls that have followed one another, since a helper was made for one
+    enough = Word()  # of them, for a small job to have a helper made
+
+
+job_at, team_at, calls_at, TEAM_SIZE = at(Job), at(Team), at(Calls), Team.size()
 
 
 @intrinsic
 def places(typing):
-    """The address of the places of helpers, and of one more for a time; the module's own, and zero at first."""
+    """The address of the places of helpers, and of one more for `Calls`; the module's own, and zero at first."""
 
     def generate(context, builder, signature, args):
         line = system.line_of(builder.module)
@@ -68,6 +80,24 @@ def now(team):
 
 
 @njit
+def follow(calls, team):
+    """Whether enough calls have followed one another; how long a helper is to look out for the one behind this."""
+    soon = now(team) - calls.latest < A_MOMENT
+    calls.followed = calls.followed + 1 if soon else 0
+    team.looks = LINGER_ON if soon else LINGER
+    return soon and calls.followed > calls.enough
+
+
+@njit
+def learn(calls, found):
+    """Whether a helper was found looking out, or had to be made."""
+    if found:
+        calls.enough = 0
+    else:
+        calls.enough, calls.followed = min(2 * calls.enough + 1, MOST_CALLS), 0
+
+
+@njit
 def helper_loop(place, zero):
     """What a helper does: work for a team, and for the next one if that comes soon."""
     # by its caller, the C library of Linux may look at a thread that is gone
@@ -85,11 +115,11 @@ def helper_loop(place, zero):
             team = team_at(found)
             interrupts.ask(team.works_for)
             call(team.function, (team.argument,))
+            left = team.looks
             # first: a call behind this one that found it at work would make another helper, and the two keep both cores
             # busy while one of them, and the caller, wait for each other on the same core
             swap(place, AT_WORK, WAITING)
             fetch_add(team.addresses.finished, 1)  # its caller may free the team now
-            left = LINGER
 
 
 helper = c_function(helper_loop, "tridiag_helper")
@@ -110,8 +140,9 @@ def start(function, argument, helpers, small):
     team.function, team.argument = function, argument
     works_for = interrupts.ask(interrupts.TEAM)
     team.works_for = works_for if works_for != 0 else interrupts.NOBODY
-    team.latest = places() + system.line() * MOST_THREADS
-    made = small == 0 or now(team) - word(team.latest) < A_MOMENT
+    team.calls = places() + system.line() * MOST_THREADS
+    calls = calls_at(team.calls)
+    made = follow(calls, team) or small == 0
     for wanted in (WAITING, EMPTY if made else WAITING):
         for k in range(MOST_THREADS):
             place = places() + system.line() * k
@@ -124,6 +155,7 @@ def start(function, argument, helpers, small):
                 break
             team.places[asked] = place
             asked += 1
+            learn(calls, wanted == WAITING)
     team.asked = asked
     return team
 
@@ -145,7 +177,7 @@ def finish(team):
             system.sched_yield()
         else:
             system.usleep(types.uint32(50))
-    set_word(team.latest, now(team))
+    calls_at(team.calls).latest = now(team)
     free(memory)
 
 
