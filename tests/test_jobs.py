@@ -213,11 +213,14 @@ def test_few_sequences_are_cut_where_that_is_quicker(weighted: bool) -> None:
     assert chunks(1500, 16) == chunks(0, 0) == 1
 
 
-def test_the_room_for_results(tmp_path: Path) -> None:
-    """A quarter of the largest cache; where the system tells none, or nonsense, that of 32 MiB."""
-    assert caches.room_for_results.__wrapped__(tmp_path) == 8 * 2**20
-    for k, size in enumerate(("48K\n", "2048K\n", "307200K\n", "many\n")):
+def test_caches(tmp_path: Path) -> None:
+    """A result may take a quarter of the largest; where the system tells none, or nonsense, that of 32 MiB."""
+    assert caches.sizes(tmp_path) == {} and caches.room_for_results.__wrapped__(tmp_path) == 8 * 2**20
+    for k, (level, size) in enumerate(((1, "48K"), (2, "2048K"), (3, "307200K"), (4, "many"), (5, ""))):
         folder = tmp_path / f"sys/devices/system/cpu/cpu0/cache/index{k}"
         folder.mkdir(parents=True)
-        (folder / "size").write_text(size)
-    assert caches.room_for_results.__wrapped__(tmp_path) == 75 * 2**20
+        for name, told in {"level": level, "type": "Unified", "size": size}.items():
+            (folder / name).write_text(f"{told}\n")
+    (folder / "size").unlink()
+    told = {"L1 unified": "48K", "L2 unified": "2048K", "L3 unified": "307200K", "L4 unified": "many"}
+    assert caches.sizes(tmp_path) == told and caches.room_for_results.__wrapped__(tmp_path) == 75 * 2**20

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import tridiag
+from tridiag.kernels.jobs import caches
 from tridiag.kernels.jobs.systems import threads
 from tridiag.selection.machine import cpu
 from tridiag.selection.machine import versions as of_libraries
@@ -30,7 +31,7 @@ def machine() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "system": platform.system(),
         "cores granted": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "caches": dict(sorted(caches())),
+        "caches": caches.sizes(),
         "memory in GiB": round(memory / 2**30, 1),
         "huge pages": PAGES.read_text().strip() if PAGES.exists() else "",
     }
@@ -43,14 +44,6 @@ def core() -> str:
     except ImportError:
         return ""
     return str(os.environ.get("NUMBA_CPU_NAME") or binding.get_host_cpu_name())
-
-
-def caches() -> list[tuple[str, str]]:
-    found = []
-    for cache in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
-        level, kind, size = ((cache / word).read_text().strip() for word in ("level", "type", "size"))
-        found.append((f"L{level} {kind.lower()}", size))
-    return found
 
 
 def versions() -> dict[str, str]:

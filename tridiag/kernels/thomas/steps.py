@@ -12,7 +12,8 @@ are those of `tridiag.algorithms.elimination`.
     Factoring  plain, of a matrix alone                        keeps a / pivot, 1 / pivot, c'
 
 `start` and `leave` say where in memory what is carried lies between two calls: ``kept`` are the rows (`Kept` of
-`tridiag.kernels.thomas.sweeps`).
+`tridiag.kernels.thomas.sweeps`). Groups side by side leave and start at every row. So Thomas and Pivoted start with all
+lanes and strike out, in the integer that is there, those that have lost: a mask made of it would take longer.
 """
 
 from __future__ import annotations
@@ -79,10 +80,10 @@ class Thomas(NamedTuple):
     @staticmethod
     def start(code: Code, kept: Any) -> Thomas:
         above, before = kept[code.integer(-1)]
-        return Thomas(above, before, *unpack(code, code.word(kept.good)), no_quotient(code))
+        return Thomas(above, before, code.all_lanes(), code.all_lanes(), no_quotient(code))
 
     def leave(self, code: Code, kept: Any) -> None:
-        code.store_as(kept.good, pack(code, self.sure, self.alive, self.least))
+        code.store_as(kept.good, code.word(kept.good) & pack(code, self.sure, self.alive, self.least))
 
     def down(self, code: Code, keep: Value, a: Any, b: Any, c: Any, d: Any) -> tuple[Thomas, tuple[Any, ...]]:
         row = el.eliminate_reciprocal(code, self.above, (a, b, c))
@@ -114,12 +115,12 @@ class Pivoted(NamedTuple):
     @staticmethod
     def start(code: Code, kept: Any) -> Pivoted:
         p0, p1, r, _ = kept.carried()
-        return Pivoted(p0, p1, r, code.load_as(code.vector, kept.between[-1].base), code.mask(code.word(kept.good)))
+        return Pivoted(p0, p1, r, code.load_as(code.vector, kept.between[-1].base), code.all_lanes())
 
     def leave(self, code: Code, kept: Any) -> None:
         kept.carry(self.p0, self.p1, self.r)
         code.store_as(kept.between[-1].base, self.rounding)
-        code.store_as(kept.good, code.bits(self.sure))
+        code.store_as(kept.good, code.word(kept.good) & code.bits(self.sure))
 
     def invert(self, code: Code, pivot: Any) -> tuple[Any, Value]:
         size = code.size(pivot)

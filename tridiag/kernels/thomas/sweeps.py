@@ -179,7 +179,7 @@ def close_pivoted(code: Code, *words: Value) -> Value:
     for rows, x in zip(kept.rows, (inverse, nothing, nothing, state.r), strict=True):
         rows.store(zero, x)
     kept.leave(Pivoted(nothing, nothing, nothing, state.rounding, sure))
-    return code.bits(sure)
+    return code.word(good)
 
 
 # ------------------------------------------------------------------------------------------------ up
