@@ -69,7 +69,7 @@ def requests(whole: bool = False) -> Iterator[tuple[Any, ...]]:
         yield from (("selective", dtype), ("selective_adjoint", dtype))
         yield from (("totals", dtype, kind) for kind in ("logarithms", "weighted"))
         yield from (("constant", dtype, order) for order in range(1, MOST_IN_VECTORS + 1))
-        yield from (("filter_guard", dtype), ("filter_unknown", dtype))
+        yield from ((name, dtype) for name in ("filter_guard", "filter_unknown", "smoother_unknown"))
         yield from (("alignment", dtype, kind) for kind in GAPS)
         yield from ((family, dtype) for family in sorted({*itertools.chain(*MANY.values())}))
         most = range(1, kalman.WRITTEN_OUT + 1)

@@ -8,7 +8,8 @@ import pytest
 from tridiag import kalman
 
 from test_kalman import series  # isort: skip
-from test_kalman_diffuse import diffuse  # isort: skip
+from test_kalman_accuracy import exact  # isort: skip
+from test_kalman_diffuse import diffuse, limit  # isort: skip
 from test_kalman_unknown import hardly_seen  # isort: skip
 
 first_steps = pytest.importorskip("tridiag.kernels.first_steps")
@@ -32,6 +33,7 @@ CASES: dict[str, tuple[dict[str, Any], np.ndarray]] = {
     "changing": (diffuse(3, 2, 0, 2, F=np.stack([np.eye(3) * (0.5 + t) for t in range(7)])), series(7, 2)),
     "exact": (diffuse(3, 2, 0, 1, R=np.zeros((2, 2))), series(8, 2)),
     "series that share a model": (seasonal(4), np.stack([series(12, 1, seed=k) for k in range(6)])),
+    "nothing observed in some series": (seasonal(3), np.where([[[True]], [[False]]], series(12, 1), np.nan)),
     "one step": (diffuse(3, 2, 0, 1), series(1, 2)),
     "never observed": (diffuse(2, 1, 0, 1, F=np.diag([0.9, 0.8]), H=np.array([[1.0, 0]])), series(5, 1)),
 }
@@ -69,6 +71,17 @@ def test_models_of_their_own() -> None:
     assert_alike(y, many)
     steps = [kalman.log_likelihood(y, backend=name, each_step=True, **many) for name in ("numba_scan", "numpy_scan")]
     np.testing.assert_allclose(*steps, rtol=1e-10)
+
+
+def test_smoothers_lose_no_digits_after_a_large_known_variance() -> None:
+    """What is regressed comes from square roots of covariances, not from these: of series that share them too."""
+    parameters = diffuse(4, 2, 0, P0=np.diag([np.inf, 1e12, 1, 1]))
+    y = np.stack([series(6, 2, seed=k) for k in range(3)])
+    found = kalman.smoother(y, backend="numba_scan", **parameters)
+    for i in range(len(y)):
+        mean, cov = exact(y[i], **limit(parameters))[3:5]
+        np.testing.assert_allclose(found.mean[i], mean, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(found.cov[i], cov, rtol=1e-12, atol=1e-12)
 
 
 def test_single_precision() -> None:

@@ -67,6 +67,12 @@ def test_what_cannot_be_burnt(burn: Any) -> None:
         kalman.log_likelihood(series(5, 1), **model(2, 1), burn=burn)
 
 
+@pytest.mark.parametrize(("shape", "meant"), [((1, 9), r"y\.swapaxes\(-1, -2\)"), ((4, 9), r"y\[\.\.\., None\]")])
+def test_observations_whose_last_axis_is_time(shape: tuple[int, ...], meant: str) -> None:
+    with pytest.raises(ValueError, match=f"9 values observed in each of .* steps; H has shape .* pass {meant}"):
+        kalman.filter(np.ones(shape), **model(2, 1))
+
+
 @pytest.mark.parametrize("more", [{"each_step": True}, {"burn": 2}])
 def test_explain_tells_what_finds_each_step(more: dict[str, Any]) -> None:
     """The filter, which has no compiled loops for JAX arrays."""

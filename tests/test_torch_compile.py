@@ -344,6 +344,28 @@ def test_kalman_filters_break_the_graph(backend: Subject) -> None:
     assert_same(likelihoods, y, torch.tensor(0.5, dtype=torch.float64), fullgraph=False)
 
 
+GENERATOR = torch.Generator()
+EYE = torch.eye(1, dtype=torch.float64)
+LEVEL = {"F": EYE, "H": EYE, "Q": EYE, "R": EYE, "m0": EYE[0], "P0": EYE}
+MADE_OF_FILTERS = {
+    "forecast": lambda y: kalman.forecast(y, 2, **LEVEL).mean,
+    "lag_one_smoother": lambda y: kalman.lag_one_smoother(y, **LEVEL).mean,
+    "disturbance_smoother": lambda y: kalman.disturbance_smoother(y, **LEVEL).state,
+    "simulation_smoother": lambda y: kalman.simulation_smoother(y, GENERATOR, **LEVEL),
+    "simulate": lambda y: kalman.simulate(GENERATOR, 2, **LEVEL | {"m0": y[0]}).y,
+    "predict": lambda y: kalman.predict(y[0], EYE, F=EYE, Q=EYE).mean,
+    "update": lambda y: kalman.update(EYE[0], EYE, y[0], H=EYE, R=EYE).mean,
+}
+
+
+@pytest.mark.parametrize("verb", MADE_OF_FILTERS)
+def test_verbs_made_of_filters_say_that_they_break_the_graph(verb: str) -> None:
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="outside") as refused:
+        torch.compile(MADE_OF_FILTERS[verb], fullgraph=True, backend="eager")(torch.ones(3, 1, dtype=torch.float64))
+    if "reason" in inspect.signature(torch.compiler.disable).parameters:  # which PyTorch 2.4 has not
+        assert "Put the call outside of torch.compile, or leave out fullgraph=True" in str(refused.value)
+
+
 def test_products() -> None:
     a, b, c, x = tensors(*dominant((4, 6)))
     assert_same(lambda *x: tridiag.matmul(*x, transpose=True), a, b, c, x)

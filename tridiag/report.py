@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -179,7 +180,8 @@ def explain(verb: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explan
     """
     name = verb if isinstance(verb, str) else name_of(verb)
     if name not in VERBS:
-        instead = f"; {name} runs {RUNS[name]}" if name in RUNS else ""
+        near = difflib.get_close_matches(name, VERBS, 1)
+        instead = f"; {name} runs {RUNS[name]}" if name in RUNS else f"; did you mean {near[0]!r}?" if near else ""
         raise ValueError(
             f"explain knows the verbs {', '.join(VERBS)}, not {name!r} (matmul and scan have one implementation)"
             + instead

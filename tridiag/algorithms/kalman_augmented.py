@@ -28,6 +28,7 @@ from tridiag.algorithms.numbers import finite
 from tridiag.problems.state_space import FILTER, SMOOTHER, Model, StateSpace
 
 Verb = Callable[[str, Any, Model, StateSpace], Any]
+Smooth = Callable[[Any, Model, StateSpace, Any, Any], tuple[Any, Any]]  # (y, model, form, starts, unseen)
 Repeat = Callable[[Callable[[Any, Any], Any], Any, int], Any]  # (step, state, n): what step(state, t) gives beside it
 
 
@@ -40,9 +41,17 @@ class Fit(NamedTuple):
 
 
 def smoother(
-    ops: Any, y: Any, model: Model, form: StateSpace, by: Verb, unseen: Any, likelihood: Any, repeat: Repeat
+    ops: Any,
+    y: Any,
+    model: Model,
+    form: StateSpace,
+    by: Verb,
+    unseen: Any,
+    likelihood: Any,
+    repeat: Repeat,
+    smooth: Smooth | None = None,
 ) -> tuple[Any, Any]:
-    """Means and covariances of all steps; ``by`` knows other models.
+    """Means and covariances of all steps, by ``smooth`` if that is given; ``by`` knows other models.
 
     ``unseen``: columns, directions of delta of which nothing is observed, the others 0; with batch axes last. What
     has no log-likelihood is NaN.
@@ -54,7 +63,25 @@ def smoother(
     else:
         y, m, model = y[None], 1, Model(*(x[None] for x in model))
     first, _ = kalman_filter.front(ops, Model(*(x[0] for x in model)), y[0])
-    series, many, wide = augmented(ops, y, model, first, form)
+    starts, known = begun(ops, model, first, form, m)
+    if smooth is None:
+        mean, cov = regressed(ops, y, model, first, form, by, unseen, starts, known)
+    else:
+        one = Model(*(x[0] for x in model))._replace(P0=known)
+        mean, cov = smooth(y, one, form, starts, kalman_filter.back(ops, unseen, unseen.shape[2:]))
+    infinite = unknown(ops, first, form, unseen, repeat)
+    if infinite is not None:
+        cov = cov + kalman_filter.back(ops, infinite, form.batch)
+    valid = (likelihood - likelihood)[..., None, None]  # 0, or NaN
+    return (mean if alike else mean[0]) + valid, cov + valid[..., None]
+
+
+def regressed(
+    ops: Any, y: Any, model: Model, first: Model, form: StateSpace, by: Verb, unseen: Any, starts: Any, known: Any
+) -> tuple[Any, Any]:
+    """Means and covariances, but for what is infinite."""
+    m = len(y)
+    series, many, wide = augmented(ops, y, model, form, starts, known)
     predicted = by(FILTER, series, many, wide)[2:4]
     fit = regression(ops, series, many, wide, Estimate(*predicted), unseen)
     means, covs = by(SMOOTHER, series, many, wide)[:2]
@@ -63,12 +90,7 @@ def smoother(
     mean = means[:m] + kalman_filter.back(ops, mean.reshape(n, k, *mean.shape[1:]), (m, *form.batch))
     across = ops.transpose(rows.reshape(-1, n, k, *rows.shape[2:]), (0, 2, 1, *range(3, rows.ndim + 1)))
     cov = ops.symmetric(ops.product(transpose(across * fit.variances[:, None, None]), across))
-    cov = covs[0] + kalman_filter.back(ops, ops.transpose(cov, (2, 0, 1, *range(3, cov.ndim))), form.batch)
-    infinite = unknown(ops, first, form, unseen, repeat)
-    if infinite is not None:
-        cov = cov + kalman_filter.back(ops, infinite, form.batch)
-    valid = (likelihood - likelihood)[..., None, None]  # 0, or NaN
-    return (mean if alike else mean[0]) + valid, cov + valid[..., None]
+    return mean, covs[0] + kalman_filter.back(ops, ops.transpose(cov, (2, 0, 1, *range(3, cov.ndim))), form.batch)
 
 
 def shares_regressors(form: StateSpace) -> bool:
@@ -76,16 +98,24 @@ def shares_regressors(form: StateSpace) -> bool:
     return form.missing is False and len(form.batch) > 0 and form.cov_batch[0] == 1
 
 
-def augmented(ops: Any, y: Any, model: Model, first: Model, form: StateSpace) -> tuple[Any, Model, StateSpace]:
-    """The series along a first axis, and those of the columns of A[0] after them."""
-    P0, count, m = first.P0, len(form.diffuse), len(y)
+def begun(ops: Any, model: Model, first: Model, form: StateSpace, m: int) -> tuple[Any, Any]:
+    """The means before the first step of m series, and columns of A[0] behind them; their covariance."""
+    P0 = first.P0
     which, one = kalman_diffuse.unknown_in(ops, P0), ops.identity(P0)
     known = kalman_diffuse.known_in(ops, P0) + one * ops.where(which, units(ops, first, form), ops.zero(P0[0]))
     starts = ops.take(ops.where(which[:, None], one, ops.zero(P0)), form.diffuse, 1)
     starts = ops.transpose(starts, (1, *range(2, starts.ndim), 0))  # (series, batch, states)
     m0 = ops.join(ops.broadcast(model.m0, (m, *model.m0.shape[1:])), starts)
+    return m0, kalman_filter.back(ops, known, known.shape[2:])
+
+
+def augmented(
+    ops: Any, y: Any, model: Model, form: StateSpace, starts: Any, known: Any
+) -> tuple[Any, Model, StateSpace]:
+    """The series along a first axis, and those of the columns of A[0] after them."""
+    count, m = len(form.diffuse), len(y)
     nothing = ops.broadcast(ops.where(y[:1] == y[:1], ops.zero(y[:1]), y[:1]), (count, *y.shape[1:]))
-    many = model._replace(m0=m0, P0=kalman_filter.back(ops, known, known.shape[2:])[None])
+    many = model._replace(m0=starts, P0=known[None])
     wide = form._replace(batch=(m + count, *form.batch), cov_batch=(1, *form.cov_batch), diffuse=(), checked=True)
     wide = wide._replace(missing=form.missing is not False)  # one program, where that is not known
     return ops.concatenate((y, nothing), 0), many, wide

@@ -154,11 +154,19 @@ class Begun(NamedTuple):
 
 
 def from_diffuse(
-    ops: Any, verb: str, y: Any, model: Model, form: StateSpace, rest: Run, begin: Callable[..., Begun] | None = None
+    ops: Any,
+    verb: str,
+    y: Any,
+    model: Model,
+    form: StateSpace,
+    rest: Run,
+    begin: Callable[..., Begun] | None = None,
+    smooth: kalman_augmented.Smooth | None = None,
 ) -> Any:
     """The results of a verb for a model some of whose variances in P0 are infinite.
 
     Step by step, by ``begin(verb, y, model, form)`` if that is given; then what is left of the series by ``rest``.
+    ``smooth``: as in `kalman_augmented.smoother`.
     """
     begun = first_steps(ops, verb, y, model, form) if begin is None else begin(verb, y, model, form)
     if form.each_step:
@@ -173,7 +181,7 @@ def from_diffuse(
         likelihood = likelihood + more
     if verb == SMOOTHER:
         repeat = functools.partial(repeated, ops)
-        found = [*kalman_augmented.smoother(ops, y, model, form, rest, begun.source, likelihood, repeat)]
+        found = [*kalman_augmented.smoother(ops, y, model, form, rest, begun.source, likelihood, repeat, smooth)]
     return likelihood if verb == LIKELIHOOD else (*found, likelihood)
 
 

@@ -284,7 +284,7 @@ def kalman(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
 def filtered(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
     """Of NumPy arrays, by kernels."""
     begin = first_steps.begin if first_steps.is_worth_it(form) else None
-    return numpy_scan.kalman_with(compiled, verb, y, model, form, begin)
+    return numpy_scan.kalman_with(compiled, verb, y, model, form, begin, first_steps.smooth)
 
 
 def compiled(verb: str, y: Any, model: Model, form: StateSpace) -> Any:

@@ -80,10 +80,13 @@ def kalman(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
     return kalman_with(functools.partial(kalman_rows.run, ops), verb, y, model, form)
 
 
-def kalman_with(rest: kalman_rows.Run, verb: str, y: Any, model: Model, form: StateSpace, begin: Any = None) -> Any:
-    """By ``rest``, but for steps whose states are unknown: those by ``begin``, if that is given."""
+def kalman_with(
+    rest: kalman_rows.Run, verb: str, y: Any, model: Model, form: StateSpace, begin: Any = None, smooth: Any = None
+) -> Any:
+    """By ``rest``, but where states are unknown at first: as `kalman_rows.from_diffuse`."""
     with np.errstate(all="ignore"):
-        run = functools.partial(kalman_rows.from_diffuse, ops, rest=rest, begin=begin) if form.diffuse else rest
+        unknown = functools.partial(kalman_rows.from_diffuse, ops, rest=rest, begin=begin, smooth=smooth)
+        run = unknown if form.diffuse else rest
         found = run(verb, y, model, form)
     if verb == LIKELIHOOD:
         return np.array(found) if form.each_step else found

@@ -68,7 +68,7 @@ def prepare(
     arrays = {name: module.cast(x, working_dtype(dtype)).reshape(lifted[name]) for name, x in given.items()}
     unknown = unknown_states(parameters[-1], library, device) if diffuse is None else named_states(diffuse, states)
     if diffuse is not None and is_readable(library, device, parameters[-1]):
-        check_named(to_numpy(parameters[-1]), unknown)
+        check_named(to_numpy(parameters[-1]), diffuse, unknown)
     if diffuse is not None and unknown:
         arrays["P0"] = with_unknown(module.Operations, arrays["P0"], unknown)
     model, shifts = (map(arrays.get, group) for group in (PARAMETERS, INTERCEPTS))
@@ -148,18 +148,22 @@ def unknown_states(P0: Any, library: str, device: str) -> tuple[int, ...]:
     return tuple(map(int, np.flatnonzero(infinite)))
 
 
-def check_named(P0: Any, unknown: tuple[int, ...]) -> None:
+def check_named(P0: Any, diffuse: Any, unknown: tuple[int, ...]) -> None:
     """Refuse a P0 that contradicts what ``diffuse`` says: a variance of a state that it names, or an infinite other."""
     variances = np.diagonal(P0, axis1=-2, axis2=-1).reshape(-1, P0.shape[-1])
     for i in range(P0.shape[-1]):
-        own, told = variances[:, i], f"diffuse does {'' if i in unknown else 'not '}name state {i}"
+        own, given = variances[:, i], f"diffuse={diffuse!r}"
         if i in unknown and (known := own[np.isfinite(own) & (own != 0)]).size:
             raise ValueError(
-                f"P0[{i}, {i}] is {known[0]:g}, and {told}, of which nothing is known at first; leave diffuse out, or "
-                "pass diffuse=(), for the start that P0 tells, or write inf there"
+                f"P0[{i}, {i}] is {known[0]:g}, and {given} names state {i} as one of which nothing is known at first; "
+                "leave diffuse out, or pass diffuse=(), for the start that P0 tells, or write inf there"
             )
         if i not in unknown and np.isposinf(own).any():
-            raise ValueError(f"P0[{i}, {i}] is inf, and {told}; name it, or leave diffuse out: then P0 tells")
+            wanted = (*np.flatnonzero(np.isposinf(variances).any(0)).tolist(),)
+            raise ValueError(
+                f"P0[{i}, {i}] is inf, and {given} does not name state {i}; states are numbered from 0, and from -1 "
+                f"backwards: pass diffuse={wanted}, or leave diffuse out: then P0 tells"
+            )
 
 
 def with_unknown(ops: Any, P0: Any, unknown: tuple[int, ...]) -> Any:

@@ -100,7 +100,8 @@ def recurrence_node(verb: str, return_final: bool, like: Any, **given: Any) -> A
 
 WHY_OUTSIDE = (
     "tridiag's factor, selective_scan, smith_waterman and Kalman filters are no nodes of a graph: they run between two "
-    "graphs, compiled by tridiag, with their gradients. Put the call outside of torch.compile, or leave it as it is."
+    "graphs, compiled by tridiag, with their gradients. Put the call outside of torch.compile, or leave out "
+    "fullgraph=True."
 )
 REASONED = {"reason": WHY_OUTSIDE} if "reason" in inspect.signature(torch.compiler.disable).parameters else {}
 

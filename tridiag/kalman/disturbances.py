@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tridiag.calls.state_space import Call, is_readable, to_numpy
+from tridiag.calls.torch_compile import compiling, graph
 from tridiag.kalman.intercepts import wider
 from tridiag.kalman.larger import given, longer
 from tridiag.kalman.structure import beside, block_diagonal
@@ -65,6 +66,8 @@ def disturbance_smoother(y: Array, **model: Any) -> DisturbanceSmoothed:
     to 32 such states are compiled. No disturbance is a difference of states, so that each is right to rounding errors
     of its own standard deviation; a series whose innovation covariance is not positive definite is NaN.
     """
+    if compiling(y):
+        return graph().outside(disturbance_smoother, y, **model)
     arguments = given("disturbance_smoother", y, model)
     call = arguments.call
     module, own, form = module_of(call.library), call.model, call.form

@@ -11,6 +11,7 @@ from numpy import ndarray
 from tridiag.algorithms import kalman_filter
 from tridiag.backends import Backend
 from tridiag.calls import fast_path, split
+from tridiag.calls.checks import check_count, check_flag
 from tridiag.calls.state_space import Call, Intercepts, check_values, prepare
 from tridiag.calls.torch_compile import compiling, graph
 from tridiag.kalman.intercepts import Known, without_intercepts
@@ -86,10 +87,23 @@ def ready(verb: str, y: Any, parameters: tuple[Any, ...], options: Options) -> t
     return entry, call._replace(form=check_values(call, dict(zip(("y", *PARAMETERS), given, strict=True)))), known
 
 
+def by_steps(y: Any, parameters: tuple[Any, ...], options: Options, each_step: bool, burn: int) -> Any:
+    """The log-likelihood of every step, or their sum; the first ones are not counted."""
+    if compiling(y):
+        return graph().outside(by_steps, y, parameters, options, each_step, burn)
+    check_flag("each_step", each_step)
+    burn = check_count("burn", burn, 0, "how many of the first steps are left out")
+    if burn and options.axis_name is not None:
+        raise ValueError(
+            "burn counts the first steps of whole series, and with axis_name each device has some of them; leave out "
+            "what each_step=True returns of those"
+        )
+    found = of_each_step(y, parameters, options)
+    return of_later(found, burn) if each_step else found[..., burn:].sum(-1)
+
+
 def of_each_step(y: Any, parameters: tuple[Any, ...], options: Options) -> Any:
     """The log-likelihood of every step, (..., n): from the states that a filter predicts."""
-    if compiling(y):
-        return graph().outside(of_each_step, y, parameters, options)
     entry, call, _ = ready(FILTER, y, parameters, options)
     module, form = module_of(call.library), call.form
     ops = module.Operations
@@ -110,8 +124,6 @@ def of_each_step(y: Any, parameters: tuple[Any, ...], options: Options) -> Any:
 
 def of_later(likelihoods: Array, burn: int) -> Array:
     """Those of every step, 0 in the first."""
-    if compiling(likelihoods):
-        return graph().outside(of_later, likelihoods, burn)
     ops = module_of(library_of(likelihoods) or "numpy").Operations
     parts = ops.zero(likelihoods[..., :burn]), likelihoods[..., burn:]
     return ops.concatenate(parts, likelihoods.ndim - 1)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tridiag.calls.checks import check_count, check_flag
-from tridiag.kalman.execute import Filtered, Options, Smoothed, of_each_step, of_later, run
+from tridiag.kalman.execute import Filtered, Options, Smoothed, by_steps, run
 from tridiag.problems.state_space import FILTER, LIKELIHOOD, SMOOTHER
 
 Array = Any
@@ -234,12 +233,4 @@ def log_likelihood(
     parameters = F, H, Q, R, m0, P0
     if each_step is False and type(burn) is int and burn == 0:
         return run(LIKELIHOOD, y, parameters, options)
-    check_flag("each_step", each_step)
-    burn = check_count("burn", burn, 0, "how many of the first steps are left out")
-    if burn and axis_name is not None:
-        raise ValueError(
-            "burn counts the first steps of whole series, and with axis_name each device has some of them; leave out "
-            "what each_step=True returns of those"
-        )
-    found = of_each_step(y, parameters, Options(*options))
-    return of_later(found, burn) if each_step else found[..., burn:].sum(-1)
+    return by_steps(y, parameters, Options(*options), each_step, burn)

@@ -9,6 +9,7 @@ import numpy as np
 
 from tridiag.calls.checks import check_count
 from tridiag.calls.state_space import parameters_of, taken
+from tridiag.calls.torch_compile import compiling, graph
 from tridiag.kalman.filters import filter
 from tridiag.libraries.arrays import module_of
 from tridiag.problems.state_space import CHANGING
@@ -65,6 +66,8 @@ def forecast(y: Array, steps: int, **model: Any) -> Forecast:
     -----
     The filter goes on over steps of which nothing is observed. Gradients are those of the filter.
     """
+    if compiling(y):
+        return graph().outside(forecast, y, steps, **model)
     steps = check_count("steps", steps, 0, "how many steps are forecast")
     parameters_of("forecast", model)
     given = taken({"y": y} | {name: model[name] for name in ("H", "R", "obs_intercept") if model.get(name) is not None})

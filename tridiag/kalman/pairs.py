@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from tridiag.calls.torch_compile import compiling, graph
 from tridiag.kalman.intercepts import wider
 from tridiag.kalman.larger import given
 from tridiag.libraries.arrays import module_of
@@ -52,6 +53,8 @@ def lag_one_smoother(y: Array, **model: Any) -> LagOneSmoothed:
     -----
     A smoother of states that carry those of the step before with them: 2 k states, of which up to 32 are compiled.
     """
+    if compiling(y):
+        return graph().outside(lag_one_smoother, y, **model)
     arguments = given("lag_one_smoother", y, model)
     call = arguments.call
     ops, own, k = module_of(call.library).Operations, call.model, call.form.states

@@ -11,6 +11,7 @@ import numpy as np
 from tridiag.algorithms import kalman_square_roots
 from tridiag.calls.checks import check_count
 from tridiag.calls.state_space import NO_INTERCEPTS, Call, Intercepts, parameters_of, prepare
+from tridiag.calls.torch_compile import compiling, graph
 from tridiag.kalman.filters import smoother
 from tridiag.kalman.intercepts import recurrence_of, times
 from tridiag.kalman.larger import given
@@ -69,6 +70,8 @@ def simulate(generator: Any, steps: int, *, size: int | Sequence[int] = (), **mo
     -----
     The states are one `tridiag.matrix_recurrence`; all has gradients in the model, with the same numbers drawn.
     """
+    if compiling(tuple(model.values())):
+        return graph().outside(simulate, generator, steps, size=size, **model)
     steps = check_count("steps", steps, 1, "the length of the series")
     arrays = parameters_of("simulate", model)
     if unknown := sorted(set(model) - {*PARAMETERS, *INTERCEPTS, "diffuse"}):
@@ -124,6 +127,8 @@ def simulation_smoother(y: Array, generator: Any, *, size: int | Sequence[int] =
     takes so many at a time that it needs about 64 MiB of memory, or one. A state that is unknown at first may begin
     anywhere in what is simulated.
     """
+    if compiling(y):
+        return graph().outside(simulation_smoother, y, generator, size=size, **model)
     if not hasattr(y, "__len__") and hasattr(generator, "__len__"):
         raise TypeError(f"y is {y!r}; simulation_smoother takes y first, and then the generator")
     arguments, axes = given("simulation_smoother", y, model), lengths(size)

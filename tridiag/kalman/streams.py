@@ -9,6 +9,7 @@ import numpy as np
 from tridiag.algorithms import kalman_filter
 from tridiag.algorithms.kalman_filter import Estimate, Roots
 from tridiag.calls.state_space import is_readable, taken, to_numpy
+from tridiag.calls.torch_compile import compiling, graph
 from tridiag.libraries.arrays import module_of
 from tridiag.problems.state_space import CHANGING, checked_ending, common
 
@@ -61,6 +62,8 @@ def predict(mean: Array, cov: Array, *, F: Array, Q: Array, state_intercept: Arr
     >>> kalman.predict(np.zeros(1), np.eye(1), F=np.eye(1), Q=np.eye(1)).cov
     array([[2.]])
     """
+    if compiling(mean, cov):
+        return graph().outside(predict, mean, cov, F=F, Q=Q, state_intercept=state_intercept)
     ops, step, given = lifted({"mean": mean, "cov": cov, "F": F, "Q": Q}, {"state_intercept": state_intercept})
     state = Estimate(step["mean"], Roots.start(ops, ops.symmetric(step["cov"])))
     found = kalman_filter.predict(ops, step["F"], step["Q"], state, Roots)
@@ -111,6 +114,8 @@ def update(mean: Array, cov: Array, y: Array, *, H: Array, R: Array, obs_interce
     By square roots of covariances (L D L'), Bierman's update. Whole series are faster by `tridiag.kalman.filter`, which
     also knows of states that are unknown at first.
     """
+    if compiling(mean, cov, y):
+        return graph().outside(update, mean, cov, y, H=H, R=R, obs_intercept=obs_intercept)
     needed = {"mean": mean, "cov": cov, "y": y, "H": H, "R": R}
     ops, step, given = lifted(needed, {"obs_intercept": obs_intercept})
     state = Estimate(step["mean"], Roots.start(ops, ops.symmetric(step["cov"])))

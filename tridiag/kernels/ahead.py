@@ -27,7 +27,7 @@ DTYPES = ("float64", "float32", "complex128", "complex64")
 # families of real numbers alone
 REAL = (
     "constant", "selective", "selective_adjoint", "logsumexp", "alignment", "filter", "filter_gradient", "filter_guard",
-    "filter_unknown", "moments", "smoother",
+    "filter_unknown", "moments", "smoother", "smoother_unknown",
 )  # fmt: skip
 
 
@@ -80,7 +80,7 @@ VERBS = {
         (
             *each("smoother", (COMPLETE, MISSING), STATES),
             *FILTERS,
-            *each("moments", (COMPLETE, MISSING), STATES),  # this and the next where states are unknown at first
+            ("smoother_unknown",),  # this and the next where states are unknown at first
             *each("filter", DATA, STATES),
         )
     ),

@@ -1,7 +1,7 @@
-"""The first steps of Kalman filters of which some states begin with an infinite variance, by a compiled kernel.
+"""Kalman filters of which some states begin with an infinite variance, by compiled kernels: first steps, smoothers.
 
-Each series is taken by itself, covariances too: where very many share them, `tridiag.algorithms.kalman_rows` takes
-less.
+Of the first steps each series is taken by itself, covariances too: where very many share them,
+`tridiag.algorithms.kalman_rows` takes less.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tridiag.algorithms.kalman_rows import MOST, PATIENCE, Begun
-from tridiag.kernels.jobs.unknown import make_job
+from tridiag.kernels.jobs.kalman import make_regression_job
+from tridiag.kernels.jobs.unknown import items_of, make_job
+from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.jobs.words import unknown as U
 from tridiag.kernels.runtime.python_call import check
 from tridiag.kernels.table import call_of
@@ -60,15 +62,16 @@ class Arrays(NamedTuple):
 def begin(verb: str, y: Any, model: Model, form: StateSpace) -> Begun:
     """Until no state is unknown, and none is hardly known; of NumPy arrays, as a caller has them."""
     n, k, batch = form.n, form.states, form.batch
-    arrays = allocated(y, model, form)
-    job = make_job, math.prod(batch), k, form.observed, len(form.diffuse), MOST * k, y.dtype
+    items = items_of(math.prod(batch), k)
+    arrays = allocated(y, model, form, items)
+    job = make_job, items, math.prod(batch), k, form.observed, len(form.diffuse), MOST * k, y.dtype
     run, likelihoods, states, following, patience = call_of(*job).run, [], [], None, PATIENCE * k
     known = False
 
     def do(what: int) -> bool:
         arrays.to_do[0] = what
         check(run(*arrays))
-        return bool(arrays.found[0])
+        return bool(arrays.found.all())
 
     def told() -> list[Any]:
         do(U.TELL_ALL)
@@ -76,8 +79,9 @@ def begin(verb: str, y: Any, model: Model, form: StateSpace) -> Begun:
 
     for t in range(n):
         at_step(arrays, y, model, form, t)
-        settled = do(U.PREDICT if t else U.BEGIN)
-        if known and not form.each_step:
+        asking = known and not form.each_step
+        settled = do((U.PREDICT_AND_ASK if asking else U.PREDICT) if t else U.BEGIN)
+        if asking:
             patience -= 1
             if settled or not patience:
                 do(U.TELL)
@@ -99,8 +103,8 @@ def shared(x: Any, form: StateSpace) -> Any:
     return x[tuple([slice(None if length > 1 else 1) for length in covariances_of(form)])]
 
 
-def allocated(y: Any, model: Model, form: StateSpace) -> Arrays:
-    """With room for the state of every series."""
+def allocated(y: Any, model: Model, form: StateSpace, items: int) -> Arrays:
+    """With room for the state of every series, and for the work on so many parts of them at a time."""
     k, p, q, count, dtype = form.states, form.observed, len(form.diffuse), math.prod(form.batch), y.dtype
     most = MOST * k + k
     A = np.zeros((count, k, q), dtype)
@@ -117,8 +121,8 @@ def allocated(y: Any, model: Model, form: StateSpace) -> Arrays:
         F=room(k, k), Q=room(k, k), H=room(p, k), R=room(p, p), y=room(p), m0=m0, P0=P0,
         mean=room(k), parts=room(most, k), weights=room(most), told=room(q, k), told_weights=room(q),
         A=A, source=room(q, q), counts=np.empty(count, np.int64), deviance=room(),
-        to_do=np.zeros(1, np.int64), found=np.zeros(1, np.int64),
-        cov=room(k, k), scratch=np.empty(U.room(k, p, q, MOST * k), dtype),
+        to_do=np.zeros(1 + items, np.int64), found=np.zeros(items, np.int64),
+        cov=room(k, k), scratch=np.empty(items * U.room(k, p, q, MOST * k), dtype),
     )  # fmt: skip
 
 
@@ -135,3 +139,20 @@ def at_step(arrays: Arrays, y: Any, model: Model, form: StateSpace, t: int) -> N
         if step == 0 or (step > 0 and length > 1):
             row = source[(..., step if length > 1 else 0, *(slice(None),) * axes)]
             target.reshape(*form.batch, *row.shape[row.ndim - axes :])[...] = row
+
+
+def smooth(y: Any, model: Model, form: StateSpace, starts: Any, unseen: Any) -> tuple[Any, Any]:
+    """Means and covariances of all steps, but for what is infinite: of NumPy arrays, as a caller has them.
+
+    The first axis of y, and of the starts, has series that share their covariances; ``starts``: the means of these
+    before the first step, and unknown columns; ``unseen``: directions of which nothing is observed.
+    """
+    alike, n, k, batch = len(y), form.n, form.states, form.batch
+    mean, cov = np.empty((*batch, n, alike, k), y.dtype), np.empty((*batch, n, k, k), y.dtype)
+    own = np.ascontiguousarray(np.moveaxis(y, 0, -2)), *map(np.ascontiguousarray, model[:4])
+    own = *own, np.ascontiguousarray(np.moveaxis(starts, 0, -2)), np.ascontiguousarray(model.P0)
+    operands = *own, mean, cov, np.ascontiguousarray(unseen)
+    job = make_regression_job, form, batch, alike, tuple([x.shape for x in operands]), y.dtype
+    nothing = [None] * (K.OPERANDS + 1 - len(operands))
+    check(call_of(*job).run(*operands, *nothing))
+    return np.moveaxis(mean, -2, 0), cov

@@ -52,6 +52,7 @@ KERNELS = {
     "gradient_many": Family("gradient_many_{0}", "many_states.kernel.build_gradient"),
     "gradient_many_shared": Family("gradient_many_shared_{0}", "many_states.kernel.build_shared_gradient"),
     "smoother_many": Family("smoother_many_{0}", "many_states.kernel.build_smoother"),
+    "smoother_unknown": Family("smoother_unknown_{0}", "many_states.regression.build"),
     "filter_unknown": Family("filter_unknown_{0}", "many_states.unknown.build"),
     "filter_in_lanes": Family("filter_in_lanes_{0}", "states_in_lanes.kernel.build", "filter_many"),
     "smoother_in_lanes": Family("smoother_in_lanes_{0}", "states_in_lanes.smoother.build", "smoother_many"),

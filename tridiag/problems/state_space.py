@@ -99,12 +99,24 @@ def states_of(shapes: Mapping[str, Shape]) -> int:
 
 def check_matrices(shapes: Mapping[str, Shape], lengths: Mapping[str, int], y: Shape) -> None:
     n, series = y[-2], y[-3] if len(y) > 2 else None
+    check_order(y, shapes["H"], lengths)
     for name, letters in (MATRICES | STATES | INTERCEPTS).items():
         if name not in shapes:
             continue
         wanted = checked_ending(name, shapes[name], letters, lengths)
         if name in CHANGING:
             check_time(name, shapes[name], wanted, n, series)
+
+
+def check_order(y: Shape, H: Shape, lengths: Mapping[str, int]) -> None:
+    """Refuse observations whose last axis is time, by what H says: series of one value each, or the axes exchanged."""
+    rows, columns = H[-2:] if len(H) > 1 else (0, 0)
+    if columns == lengths["k"] and rows != y[-1] and rows in (1, y[-2]):
+        meant = "y[..., None]" if rows == 1 and y[-2] != 1 else "y.swapaxes(-1, -2)"
+        raise ValueError(
+            f"y has shape {y}, (..., n, p): {y[-1]} values observed in each of {y[-2]} steps; H has shape {H}, for "
+            f"{rows}; where time is the last axis of y, pass {meant}"
+        )
 
 
 def checked_ending(name: str, shape: Shape, letters: str, lengths: Mapping[str, int]) -> Shape:

@@ -80,15 +80,38 @@ def make_job(family: str, kind: str, form: StateSpace, shapes: Sequence[Shape], 
         lanes *= K.TOGETHER
     elif many and (len(kernels) == 1 or not fill_lanes(form, lanes, workers, family == "filter_gradient")):
         lanes, kernels = 1, kernels[:1]
-    table, items = [own[ranks] for own in strides], -(-series // lanes)
-    for axis, length in enumerate(form.batch):
+    items = -(-series // lanes)
+    words = words_of(form, form.batch, strides, items)
+    return Job(kernels[-1], words, max(0, min(workers, items) - 1), unknowns)
+
+
+def words_of(form: StateSpace, batch: Shape, strides: Sequence[Sequence[int]], items: int, **more: int) -> Any:
+    """The record of a job, with the strides of its operands."""
+    ranks = len(batch)
+    table = [own[ranks] for own in strides]
+    for axis, length in enumerate(batch):
         table += [length, *(own[axis] for own in strides)]
-    words = K.Filter.filled(
-        len(table), items=items, steps=form.n, series=series, axes=ranks, states=form.states, observed=form.observed
-    )
+    facts = {"items": items, "steps": form.n, "series": math.prod(batch), "axes": ranks}
+    words = K.Filter.filled(len(table), states=form.states, observed=form.observed, **facts, **more)
     words[K.TABLE :] = table
     words.flags.writeable = False
-    return Job(kernels[-1], words, max(0, min(workers, items) - 1), unknowns)
+    return words
+
+
+def make_regression_job(
+    form: StateSpace, batch: Shape, alike: int, shapes: Sequence[Shape], dtype: np.dtype[Any]
+) -> Job:
+    """Of a smoother of states that are unknown at first: of each of a batch, so many series share its covariances.
+
+    For contiguous arrays, with series that share covariances behind time.
+    """
+    shapes = [*shapes, *[()] * (K.OPERANDS - len(shapes))]
+    strides = [stretched(shape, dtype.itemsize, len(batch) + 1) for shape in shapes]
+    items, q = math.prod(batch), len(form.diffuse)
+    work = items * form.n * form.states * (form.states + form.observed + alike + q)
+    words = words_of(form, batch, strides, items, alike=alike, unknown=q)
+    helpers = max(0, min(threads() if work >= WORTH_A_THREAD else 1, items) - 1)
+    return Job(("smoother_unknown", dtype.name), words, helpers, work)
 
 
 def expected(form: StateSpace, shapes: Sequence[Shape]) -> np.ndarray[Any, Any]:

@@ -77,28 +77,32 @@ def take_columns(zero, cov, k, parts, weights, least):
 
 
 @njit(**OPTIONS)
-def orthogonal(zero, parts, weights, count, k, scaled, columns, found):
-    """As many columns as states of the same covariance, by weighted Gram-Schmidt; those given are overwritten."""
+def orthogonal(zero, parts, weights, count, k, length, scaled, columns, found):
+    """The first k columns of the same covariance, by weighted Gram-Schmidt; those given are overwritten.
+
+    Rows of so many numbers.
+    """
     for j in range(k):
         variance = 0.0
         for m in range(count):
-            first = number(zero, parts, m * k + j)
+            first = number(zero, parts, m * length + j)
             put_number(zero, scaled, m, first * number(zero, weights, m))
             variance += first * first * number(zero, weights, m)
         variance = 0.0 if variance < negligible(zero) else variance
         inverted = inverse(variance)
         put_number(zero, found, j, variance)
-        for i in range(k):
+        for i in range(length):
             total = 1.0 if i == j else 0.0
             if i > j:
                 for m in range(count):
-                    total += number(zero, parts, m * k + i) * (number(zero, scaled, m) * inverted)
-            put_number(zero, columns, j * k + i, total)
+                    total += number(zero, parts, m * length + i) * (number(zero, scaled, m) * inverted)
+            put_number(zero, columns, j * length + i, total)
         for m in range(count):
-            first = number(zero, parts, m * k + j)
-            for i in range(j + 1, k):
-                x = number(zero, parts, m * k + i)
-                put_number(zero, parts, m * k + i, difference(zero, x, number(zero, columns, j * k + i) * first))
+            first = number(zero, parts, m * length + j)
+            for i in range(j + 1, length):
+                x = number(zero, parts, m * length + i)
+                taken = number(zero, columns, j * length + i) * first
+                put_number(zero, parts, m * length + i, difference(zero, x, taken))
 
 
 @njit(**OPTIONS)

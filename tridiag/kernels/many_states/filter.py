@@ -42,11 +42,16 @@ ASKING = 64  # steps after which a series asks whether it is to end
 UPDATED, PREDICTED = (K.MEAN, K.COV), (K.PREDICTED_MEAN, K.PREDICTED_COV)
 
 
+@njit(**OPTIONS)
+def alone(zero, job, worker, t, count):
+    """In place of what follows a step: no other series shares its covariances."""
+
+
 Places = tuple[int, int] | None  # operands to which means and covariances go, where these are there; None: nowhere
 
 
-def filtered(eps: float, predicted: Places = PREDICTED, updated: Places = UPDATED) -> Any:
-    """All steps with covariances as they stand."""
+def filtered(eps: float, predicted: Places = PREDICTED, updated: Places = UPDATED, follow: Any = alone) -> Any:
+    """All steps with covariances as they stand; ``follow``: what is done once the observations of a step are known."""
     share, shows_predicted, shows_updated = eps ** (1 / 3), predicted is not None, updated is not None
     (predicted_mean, predicted_cov), (updated_mean, updated_cov) = predicted or PREDICTED, updated or UPDATED
 
@@ -79,6 +84,7 @@ def filtered(eps: float, predicted: Places = PREDICTED, updated: Places = UPDATE
                 write_state(zero, job, worker, t, updated_mean, updated_cov)
             if records != 0:
                 record = put_record(zero, job, worker, record)
+            follow(zero, job, worker, t, count)
             if t + 1 < job.steps:
                 F = load_motion(zero, job, worker, t)
                 predict_mean(zero, job, worker)
@@ -90,9 +96,11 @@ def filtered(eps: float, predicted: Places = PREDICTED, updated: Places = UPDATE
     return run
 
 
-def filtered_by_roots(eps: float, predicted: Places = PREDICTED, updated: Places = UPDATED, keep: bool = False) -> Any:
+def filtered_by_roots(
+    eps: float, predicted: Places = PREDICTED, updated: Places = UPDATED, keep: bool = False, follow: Any = alone
+) -> Any:
     """The same with square roots, where digits would be lost; ``keep``: of those predicted, roots go there."""
-    shows_predicted, shows_updated = predicted is not None, updated is not None
+    shows_predicted, shows_updated, follows = predicted is not None, updated is not None, follow is not alone
     (predicted_mean, predicted_cov), (updated_mean, updated_cov) = predicted or PREDICTED, updated or UPDATED
 
     @njit(**OPTIONS)
@@ -122,6 +130,9 @@ def filtered_by_roots(eps: float, predicted: Places = PREDICTED, updated: Places
             if records != 0:
                 join_factors(zero, worker, count)
                 record = put_record(zero, job, worker, record)
+            if follows:
+                join_factors(zero, worker, count)
+                follow(zero, job, worker, t, count)
             if t + 1 < job.steps:
                 load_noise(zero, job, worker, t, eps)
                 predict_mean(zero, job, worker)

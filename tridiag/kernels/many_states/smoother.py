@@ -5,13 +5,13 @@ On the way forwards the states that are predicted go to where those that are smo
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from numba import njit
 
 from tridiag.kernels.access.operands import bytes_of_real
 from tridiag.kernels.jobs.words import kalman as K
-from tridiag.kernels.many_states.filter import ASKING, UPDATED, filtered, filtered_by_roots
+from tridiag.kernels.many_states.filter import ASKING, UPDATED, alone, filtered, filtered_by_roots
 from tridiag.kernels.many_states.roots import (
     go_back,
     load_noise,
@@ -51,9 +51,22 @@ from tridiag.kernels.simd.vector import LINE, OPTIONS
 MEAN, COV = UPDATED
 
 
-def smoothed(eps: float) -> Any:
+class Following(NamedTuple):
+    """What is done beside the steps of a series for those that share its covariances: (zero, job, worker, t, count)."""
+
+    observed: Any  # once the observations of a step are known, on the way forwards
+    later: Any  # once later ones are known too, which there are; then ``collected`` what they tell
+    collected: Any
+    later_by_roots: Any
+
+
+ALONE = Following(alone, alone, alone, alone)
+
+
+def smoothed(eps: float, following: Following = ALONE) -> Any:
     """All steps with covariances as they stand."""
-    forwards, share = filtered(eps, UPDATED, None), eps ** (1 / 3)
+    forwards, share = filtered(eps, UPDATED, None, following.observed), eps ** (1 / 3)
+    tell_later, tell_collected = following.later, following.collected
 
     @njit(**OPTIONS)
     def run(zero, job, worker):
@@ -77,10 +90,12 @@ def smoothed(eps: float) -> Any:
                 copy_diagonal(zero, worker.cov, row, job.states, worker.variances_before)
                 carry_back(zero, job, worker, t)
                 add_later(zero, job, worker)
+                tell_later(zero, job, worker, t, count)
                 loss = max(loss, lost(zero, job, worker, worker.variances_before, share))
             write_state(zero, job, worker, t, MEAN, COV)
             if count > 0:
                 collect(zero, job, worker, count)
+                tell_collected(zero, job, worker, t, count)
         return deviance, loss
 
     return run
@@ -152,9 +167,10 @@ def collect(zero, job, worker, count):
 # ------------------------------------------------------------------------------------------------------- square roots
 
 
-def smoothed_by_roots(eps: float) -> Any:
+def smoothed_by_roots(eps: float, following: Following = ALONE) -> Any:
     """The same with square roots; the next state smoothed is carried in ``later_mean`` and ``later_cov``."""
-    forwards = filtered_by_roots(eps, UPDATED, None, keep=True)
+    forwards = filtered_by_roots(eps, UPDATED, None, keep=True, follow=following.observed)
+    tell_later = following.later_by_roots
 
     @njit(**OPTIONS)
     def run(zero, job, worker):
@@ -180,6 +196,7 @@ def smoothed_by_roots(eps: float) -> Any:
                 smooth_root(zero, job, worker)
                 mean, gain = Rows(worker.mean, 0), Rows(worker.joint + row, 2 * row)
                 add_product(zero, mean, Numbers(worker.moved, 0, size), gain, mean, 1, k, vectors, 0)
+                tell_later(zero, job, worker, t, count)
             whole(zero, job, worker)
             write_state(zero, job, worker, t, MEAN, COV)
             pack(zero, (worker.later_mean, row, worker.mean, row, 1, row // size))

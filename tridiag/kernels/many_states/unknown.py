@@ -46,9 +46,29 @@ def columns_of(job):
 
 
 @njit(**OPTIONS)
+def scratch_of(job, s):
+    """Scratch memory of the item of a series."""
+    return job.pointers[U.SCRATCH] + s // job.share * job.room
+
+
+@njit(**OPTIONS)
+def used(zero, parts, weights, count, k):
+    """How many columns have a weight; they are brought to the front."""
+    found, width = 0, bytes_of_real(zero, ())
+    for c in range(count):
+        weight = number(zero, weights, c)
+        if weight != 0:
+            if found != c:
+                put_number(zero, weights, found, weight)
+                copied(zero, parts + c * k * width, k, parts + found * k * width)
+            found += 1
+    return found
+
+
+@njit(**OPTIONS)
 def begin(job, zero, s):
     """Before the first step: states whose variance is infinite are unknown, and their covariances unread."""
-    k, q, scratch = job.states, job.unknown, job.pointers[U.SCRATCH]
+    k, q, scratch = job.states, job.unknown, scratch_of(job, s)
     width, columns = bytes_of_real(zero, ()), columns_of(job)
     P0, A = place(job, zero, U.P0, s, k * k), place(job, zero, U.A, s, k * q)
     copied(zero, place(job, zero, U.M0, s, k), k, place(job, zero, U.MEAN, s, k))
@@ -59,7 +79,7 @@ def begin(job, zero, s):
             put_number(zero, scratch, i * k + j, both if known else 0.0)
     parts, weights = place(job, zero, U.PARTS, s, columns * k), place(job, zero, U.WEIGHTS, s, columns)
     take_columns(zero, scratch, k, parts, weights, scratch + k * k * width)
-    set_word(job.pointers[U.COUNTS] + 8 * s, k)
+    set_word(job.pointers[U.COUNTS] + 8 * s, used(zero, parts, weights, k, k))
     told, told_weights = place(job, zero, U.TOLD, s, q * k), place(job, zero, U.TOLD_WEIGHTS, s, q)
     for j in range(q):
         put_number(zero, told_weights, j, 0.0)
@@ -84,10 +104,19 @@ def begin(job, zero, s):
 
 
 @njit(**OPTIONS)
+def is_known(job, zero, s):
+    """Whether no direction is left of which nothing is known."""
+    A, left = place(job, zero, U.A, s, job.states * job.unknown), 0
+    for j in range(job.states * job.unknown):
+        left += number(zero, A, j) != 0
+    return left == 0
+
+
+@njit(**OPTIONS)
 def predict(job, zero, s):
     """A step later; with more than ``most`` columns they are made as many as states."""
     k, q, columns, width = job.states, job.unknown, columns_of(job), bytes_of_real(zero, ())
-    scratch, F = job.pointers[U.SCRATCH], place(job, zero, U.F, s, k * k)
+    scratch, F = scratch_of(job, s), place(job, zero, U.F, s, k * k)
     parts, weights = place(job, zero, U.PARTS, s, columns * k), place(job, zero, U.WEIGHTS, s, columns)
     count = word(job.pointers[U.COUNTS] + 8 * s)
     moved(zero, F, k, parts, count, scratch)
@@ -96,17 +125,18 @@ def predict(job, zero, s):
     copied(zero, place(job, zero, U.Q, s, k * k), k * k, scratch)
     more = parts + count * k * width
     take_columns(zero, scratch, k, more, weights + count * width, scratch + k * k * width)
-    count += k
-    if count > job.most:
+    added = used(zero, more, weights + count * width, k, k)
+    count += added
+    if count > min(job.most, k + 7 * added):
         room = scratch + (k * k + k) * width
-        orthogonal(zero, parts, weights, count, k, room, scratch, scratch + k * k * width)
+        orthogonal(zero, parts, weights, count, k, k, room, scratch, scratch + k * k * width)
         copied(zero, scratch, k * k, parts)
         copied(zero, scratch + k * k * width, k, weights)
-        count = k
+        count = used(zero, parts, weights, k, k)
     set_word(job.pointers[U.COUNTS] + 8 * s, count)
     A = place(job, zero, U.A, s, k * q)
     copied(zero, A, k * q, scratch)
-    for i in range(k):
+    for i in range(0 if is_known(job, zero, s) else k):
         for j in range(q):
             total, terms = 0.0, 0.0
             for m in range(k):
@@ -119,7 +149,7 @@ def predict(job, zero, s):
 def observe(job, zero, s):
     """All observations of the step that are not missing, made independent of each other, one after another."""
     k, p, width = job.states, job.observed, bytes_of_real(zero, ())
-    loads = job.pointers[U.SCRATCH]
+    loads = scratch_of(job, s)
     noises = loads + p * k * width
     values, least, rest = noises + p * p * width, noises + (p * p + p) * width, noises + (p * p + 3 * p) * width
     y, H, R = (place(job, zero, U.Y, s, p), place(job, zero, U.H, s, p * k), place(job, zero, U.R, s, p * p))
@@ -242,20 +272,11 @@ def tell(job, zero, s, infinite):
 
 
 @njit(**OPTIONS)
-def is_known(job, zero, s):
-    """Whether no direction is left of which nothing is known."""
-    A, left = place(job, zero, U.A, s, job.states * job.unknown), 0
-    for j in range(job.states * job.unknown):
-        left += number(zero, A, j) != 0
-    return left == 0
-
-
-@njit(**OPTIONS)
 def is_settled(job, zero, s):
     """Whether the covariance of what is known would lose no digits as it stands: what is uncertain is of one size."""
     k, q, columns, width = job.states, job.unknown, columns_of(job), bytes_of_real(zero, ())
     count = word(job.pointers[U.COUNTS] + 8 * s)
-    parts = job.pointers[U.SCRATCH]
+    parts = scratch_of(job, s)
     weights = parts + (columns + q) * k * width
     scaled, own = weights + (columns + q) * width, weights + 2 * (columns + q) * width
     variances, lower = own + k * width, own + 2 * k * width
@@ -264,7 +285,7 @@ def is_settled(job, zero, s):
     copied(zero, place(job, zero, U.WEIGHTS, s, columns), count, weights)
     copied(zero, place(job, zero, U.TOLD_WEIGHTS, s, q), q, weights + count * width)
     variances_to(job, zero, s, variances, True)
-    orthogonal(zero, parts, weights, count + q, k, scaled, lower, own)
+    orthogonal(zero, parts, weights, count + q, k, k, scaled, lower, own)
     share = eps_of(zero) ** (1 / 3)
     for i in range(k):
         weight, variance = number(zero, own, i), number(zero, variances, i)
@@ -274,22 +295,37 @@ def is_settled(job, zero, s):
 
 
 @njit(**OPTIONS)
+def are_settled(job, zero, first, last, doubted):
+    """Whether all of these series are; the one that was not before, ``doubted``, is asked first."""
+    for n in range(last - first):
+        s = first + (word(doubted) + n) % (last - first)
+        if not (is_known(job, zero, s) and is_settled(job, zero, s)):
+            set_word(doubted, s - first)
+            return False
+    return True
+
+
+@njit(**OPTIONS)
 def work(job, zero):
     """What is to be done, of all series."""
-    what, known, settled = word(job.pointers[U.TO_DO]), True, True
-    for _ in items(job):
-        for s in range(job.series):
+    to_do = job.pointers[U.TO_DO]
+    what = word(to_do)
+    for item in items(job):
+        first, last = item * job.share, min(job.series, (item + 1) * job.share)
+        found = what != U.BEGIN
+        for s in range(first, last):
             if what == U.BEGIN:
                 begin(job, zero, s)
-            elif what == U.PREDICT:
+            elif what == U.PREDICT or what == U.PREDICT_AND_ASK:
                 predict(job, zero, s)
-                settled = settled and is_known(job, zero, s) and is_settled(job, zero, s)
             elif what == U.OBSERVE:
                 observe(job, zero, s)
-                known = known and is_known(job, zero, s)
+                found = found and is_known(job, zero, s)
             else:
                 tell(job, zero, s, what == U.TELL_ALL)
-        set_word(job.pointers[U.FOUND], 1 if (known if what == U.OBSERVE else settled) else 0)
+        if what == U.PREDICT_AND_ASK:
+            found = are_settled(job, zero, first, last, to_do + 8 * (1 + item))
+        set_word(job.pointers[U.FOUND] + 8 * item, 1 if found else 0)
 
 
 task = c_function(work, "tridiag_filter_unknown", first=RecordAt(U.Unknown))

@@ -48,6 +48,11 @@ class States(Workspace):
     shrunk, NP, later_state = Word(), Word(), Word()  # `tridiag.algorithms.kalman_adjoint.Shrinking`
     factors = Word()  # numbers that rows are multiplied with: MINUS_ONE, MINUS_HALF
     states = Word()  # those that were predicted for all steps
+    followers, later_of_followers, moved_followers = Word(), Word(), Word()  # a row for each series that shares
+    # covariances, and each unknown column behind them: means of all steps, what later observations tell, scratch
+    regressors, regressor_weights = Word(), Word()  # a row of numbers for each observation, unknown columns first
+    fit, fit_variances, scaled_parts = Word(), Word(), Word()  # a row for each unknown column; scratch
+    seen, cursor = Word(), Word()  # how many observations there are, and where the way back is among them
 
 
 ARRAYS, allocate, give_back = workspace(
@@ -56,9 +61,11 @@ ARRAYS, allocate, give_back = workspace(
     "reach", "columns", "root_weights", "noise_columns", "noise_weights", "R", "R_columns", "R_weights", "loads",
     "parts", "part_weights", "firsts", "shares", "F_rows", "later_mean", "later_cov", "smoothed", "pulled", "doubled",
     "joint", "joint_weights", "later_weights", "inverse", "of_F", "of_H", "of_Q", "of_R", "shrunk", "NP",
-    "later_state", "factors", "states",
+    "later_state", "factors", "states", "followers", "later_of_followers", "moved_followers", "regressors",
+    "regressor_weights", "fit", "fit_variances", "scaled_parts",
 )  # fmt: skip
 MINUS_ONE, MINUS_HALF = 0, 1
+CLEARED = ARRAYS._fields.index("states")  # of these and what follows every row is written before it is read
 PLACES = tuple(States.fields[name].offset for name in ARRAYS._fields)
 
 
@@ -85,6 +92,9 @@ def allocate_states(zero, job, back, slope):
     row, noises = aligned(k * size), aligned(p * size)
     square, lines = whole_blocks(zero, k) * row, whole_blocks(zero, p) * noises  # of matrices that are mirrored
     news, both, parts = 2 * row + noises, (1 + back) * row, (2 + back) * k
+    unknown = job.unknown
+    followers = job.alike + unknown
+    seen, numbers = (job.steps * p + unknown) * min(unknown, 1), followers * size
     sizes = ARRAYS(
         mean=row, ahead=row, cov=square, product=k * row, F_turned=k * row, Q=square, H=p * row,
         news=p * news, gains=p * row, kept=aligned(8 * p),
@@ -97,13 +107,16 @@ def allocate_states(zero, job, back, slope):
         joint=back * k * both, joint_weights=row, later_weights=row,
         inverse=slope * p * noises, of_F=slope * k * row, of_H=slope * p * row, of_Q=slope * k * row,
         of_R=slope * p * noises, shrunk=slope * k * row, NP=slope * k * row, later_state=row, factors=LINE,
-        states=slope * job.steps * size_of_state(zero, job),
+        states=slope * job.steps * size_of_state(zero, job), followers=job.steps * followers * row,
+        later_of_followers=followers * row, moved_followers=followers * row, regressors=aligned(seen * numbers),
+        regressor_weights=aligned(seen * size), fit=aligned(unknown * numbers), fit_variances=aligned(unknown * size),
+        scaled_parts=aligned(seen * size),
     )  # fmt: skip
     worker = allocate(sizes)
     if address_of(worker) != 0:
         worker.row, worker.noises, worker.news_row = row, noises, news
         worker.F_from, worker.F_rows_from, worker.Q_from, worker.H_from = 0, 0, 0, 0
-        for k in range(len(sizes) - 1):  # of the states every row is written before it is read
+        for k in range(CLEARED):
             clear(zero, (word(address_of(worker) + PLACES[k]), sizes[k] // LINE))
         pointer(worker.factors, zero)[MINUS_ONE] = -1.0
         pointer(worker.factors, zero)[MINUS_HALF] = -0.5

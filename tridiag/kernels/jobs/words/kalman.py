@@ -14,6 +14,7 @@ INPUTS = 7
 OF_Y, OF_MODEL = 7, 8  # the derivatives of a log-likelihood in y, and in all entries of the parameters in turn
 MEAN, COV, PREDICTED_MEAN, PREDICTED_COV = range(7, 11)  # of another kernel: the states of all steps
 STRETCH = 7  # of another: what all steps make of the state before them
+UNSEEN = 9  # of states that are unknown at first: directions of which nothing is observed
 AHEAD = 11  # of the derivatives: what is known behind the last step already, of the state that is predicted there
 OPERANDS = 12
 
@@ -26,6 +27,7 @@ class Filter(Job):
     of_covariances = Word()  # of all series of a shared model: what covariances alone contribute to OF_MODEL of each
     steps, series, axes = Word(), Word(), Word()  # how many of each
     states, observed = Word(), Word()
+    alike, unknown = Word(), Word()  # of each series: how many share its covariances, and columns that are unknown
 
 
 WRITTEN_OUT = 8  # states, and values observed in a step: of larger models the size is a number of the job

@@ -12,17 +12,20 @@ from tridiag.kernels.jobs.words.record import Word, Words
 F, Q, H, R, Y, M0, P0 = range(7)
 MEAN, PARTS, WEIGHTS, TOLD, TOLD_WEIGHTS, A, SOURCE = range(7, 14)  # as `kalman_diffuse.Diffuse`, columns as rows
 COUNTS, DEVIANCE = 14, 15  # of each series: how many columns are known, and how little was expected
-TO_DO, FOUND = 16, 17  # a word each: which of the following is to be done; of all series, once a step was observed,
-# whether no state is unknown, and once it was predicted, whether covariances would lose no digits as they stand
+TO_DO, FOUND = 16, 17  # which of the following is to be done, and behind it for each item its doubtful series; a word
+# for each item: once a step was observed, whether no state is unknown; once it was predicted, and that was asked,
+# whether covariances would lose no digits as they stand
 COV, SCRATCH = 18, 19
 OPERANDS = 20
-BEGIN, PREDICT, OBSERVE, TELL, TELL_ALL = range(5)  # TELL: COV is what is known; TELL_ALL: it is infinite elsewhere
+BEGIN, PREDICT, PREDICT_AND_ASK, OBSERVE, TELL, TELL_ALL = range(6)  # TELL: COV is what is known; TELL_ALL: it is
+# infinite elsewhere
 
 
 class Unknown(Job):
     pointers = Words(OPERANDS)
     series, states, observed, unknown = Word(), Word(), Word(), Word()
     most = Word()  # columns: with more they are made as many as states
+    share, room = Word(), Word()  # of an item: how many series it has, and the bytes of scratch memory
 
 
 def room(states: int, observed: int, unknown: int, most: int) -> int:
