@@ -33,10 +33,11 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # the memory is
 import cupy  # noqa: E402
 from bars import Bar, at_most, faster  # noqa: E402
 from gpu_contestants import BACKENDS_TIMED, MAKERS, REHEARSAL, Problem  # noqa: E402
-from gpu_more import GAPS, BlockProblem, PairProblem  # noqa: E402
+from gpu_more import GAPS, BlockProblem, PairProblem, SeriesProblem  # noqa: E402
 from lines import Line, add_choice, measure, picked  # noqa: E402
 
 import tridiag  # noqa: E402
+from tridiag.backends import KALMAN  # noqa: E402
 from tridiag.benchmarking.conditions import conditions  # noqa: E402
 
 BUDGET = 2.0  # seconds of timing for a line
@@ -66,6 +67,7 @@ RECURRENCES = {"linear_recurrence": 3, "logcumsumexp": 2}
 SEQUENCES = ((100_000, 100), (1000, 10_000), (4, 10_000_000))
 MATRICES = {"slogdet": 3, "factor": 9}  # words a row: with the copies of the matrices
 BLOCKS = ((100_000, 100, 2), (50_000, 50, 4), (20_000, 25, 8), (200, 1000, 4))  # systems, block rows, rows of a block
+SERIES = ((100_000, 100, 1), (100_000, 100, 2), (100_000, 100, 4), (20_000, 100, 8))  # series, steps, states
 PAIRS = ((100_000, 100, 100), (1000, 500, 500))  # pairs, rows, columns
 BY_NAME = ("jax_pallas", "triton_thomas")  # at 60 % of the copy or better
 # the same kernels inside JAX and PyTorch
@@ -130,6 +132,11 @@ def others() -> list[Line]:
         told = f"{systems} block tridiagonal systems of {n} blocks of {rows} rows, {dtype}"
         bars = (at_most(None, "solve_block", f"copy of {problem.words} words"),)
         found.append(Line(f"solve_block-{systems}x{n}x{rows}-{dtype}", told, problem, bars))
+    for ((count, n, k), verb), dtype in itertools.product(itertools.product(SERIES, KALMAN), DTYPES):
+        series = SeriesProblem((count, n), -1, dtype, k)
+        told = f"{verb}, {count} series of {n} steps, {k} states, {dtype}"
+        bars = (at_most(None, verb, f"copy of {series.words(verb)} words"),)
+        found.append(Line(f"{verb}-{count}x{n}x{k}-{dtype}", told, series, bars))
     for (shape, gaps), dtype in itertools.product(itertools.product(PAIRS, GAPS), DTYPES):
         told = f"{shape[0]} pairs of {shape[1]} and {shape[2]}, {gaps} gaps, {dtype}"
         score = at_most(None, f"smith_waterman, {gaps}", "copy of 1 words")

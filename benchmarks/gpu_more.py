@@ -1,4 +1,4 @@
-"""The contestants of `gpu.py` beside solves and recurrences: determinants, factors, block systems, alignments."""
+"""The contestants of `gpu.py` beside solves and recurrences: determinants, factors, blocks, filters, alignments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ import numpy as np
 from gpu_contestants import ACCURATE, BLOCK, MAKERS, SPARE, UNREFINED, OnDevice, Problem, contestant, copy
 
 import tridiag
-from tridiag.backends import BACKENDS
+from tridiag import kalman
+from tridiag.backends import BACKENDS, KALMAN
+from tridiag.problems.state_space import PARAMETERS
 
 SOME = 1000  # systems whose solutions are judged
 FEW = 2  # pairs, and matrices, that the CPU computes again
@@ -70,6 +72,30 @@ class PairProblem(Problem):
         return (self.filled(np.random.default_rng(0).normal(size=min(BLOCK, self.unknowns))),)
 
 
+@dataclass(frozen=True)
+class SeriesProblem(Problem):
+    """Series of one observed value, (series, steps), that share a model of ``states`` states."""
+
+    states: int = 2
+
+    @property
+    def bytes_needed(self) -> int:
+        return (SPARE + self.words("kalman.filter")) * self.unknowns * np.dtype(self.dtype).itemsize
+
+    def words(self, verb: str) -> int:
+        """That are read and written in each step."""
+        each = {"kalman.log_likelihood": 0, "kalman.smoother": 1}.get(verb, 2)
+        return 1 + each * self.states * (self.states + 1)
+
+    @cached_property
+    def given(self) -> tuple[Any, ...]:
+        """y, F, H, Q, R, m0, P0: states that follow each other, the first of which is seen."""
+        k, rng = self.states, np.random.default_rng(0)
+        model = 0.5 * np.eye(k) + 0.4 * np.eye(k, k, 1), np.eye(1, k), np.eye(k), np.eye(1), np.zeros(k), np.eye(k)
+        y = self.filled(rng.normal(size=min(BLOCK, self.unknowns)))[..., None]
+        return (y, *(cupy.asarray(x.astype(self.dtype)) for x in model))
+
+
 @contestant("slogdet")
 def determinants(problem: Problem) -> OnDevice:
     *matrix, _ = problem.given
@@ -105,6 +131,25 @@ def solved_blocks(problem: BlockProblem) -> OnDevice:
     return OnDevice(functools.partial(tridiag.solve_block, *problem.given), problem.error, ACCURATE * problem.rows)
 
 
+def filtered(problem: SeriesProblem, verb: str) -> OnDevice:
+    y, *model = problem.given
+    call = functools.partial(function_of(verb), y, **dict(zip(PARAMETERS, model, strict=True)))
+    return OnDevice(call, functools.partial(error_of_series, problem, verb), UNREFINED)
+
+
+def function_of(verb: str) -> Any:
+    return getattr(kalman, verb.partition(".")[2])
+
+
+def error_of_series(problem: SeriesProblem, verb: str, found: Any) -> float:
+    """Of the first series, in eps of the largest number of each result."""
+    y, *model = (x.get().astype(float) for x in problem.given)
+    right = function_of(verb)(y[:FEW], **dict(zip(PARAMETERS, model, strict=True)), backend="numpy_scan")
+    pairs = zip(found, right, strict=True) if isinstance(right, tuple) else [(found, right)]
+    apart = [np.max(abs(x[:FEW].get() - z)) / np.max(abs(z)) for x, z in pairs]
+    return float(max(apart)) / float(np.finfo(problem.dtype).eps)
+
+
 def parameters_of(scores: Any, gaps: str) -> tuple[Any, ...]:
     """Of each pair."""
     return tuple(cupy.full(len(scores), x, scores.dtype) for x in GAPS[gaps])
@@ -126,8 +171,11 @@ def aligned(problem: PairProblem, gaps: str, derivatives: int) -> OnDevice:
     return OnDevice(call, functools.partial(error_of_pairs, scores, gaps), UNREFINED)
 
 
+for _verb in KALMAN:
+    MAKERS[_verb] = functools.partial(filtered, verb=_verb)
 for _gaps in GAPS:
     MAKERS[f"smith_waterman, {_gaps}"] = functools.partial(aligned, gaps=_gaps, derivatives=0)
     MAKERS[f"smith_waterman with gradient, {_gaps}"] = functools.partial(aligned, gaps=_gaps, derivatives=1)
-for _words in (1, *(BlockProblem((), rows=m).words for m in (2, 4, 8))):
+_series = [SeriesProblem((), states=k).words(verb) for k in (1, 2, 4, 8) for verb in KALMAN]
+for _words in (1, *(BlockProblem((), rows=m).words for m in (2, 4, 8)), *_series):
     MAKERS[f"copy of {_words} words"] = functools.partial(copy, words=_words)

@@ -89,6 +89,8 @@ def test_a_seasonal_model_of_13_states(backend: Subject) -> None:
     """As econometricians fit it: level, slope and a dummy for each month, all unknown; against many digits."""
     if backend.library == "jax":
         pytest.skip("compiles for long; the steps are those of the other libraries")
+    if (backend.entry.states or 13) < 13:
+        pytest.skip(f"filters up to {backend.entry.states} states")
     F, H = np.zeros((13, 13)), np.zeros((1, 13))
     F[0, :2], F[1, 1], F[2, 2:], H[0, [0, 2]] = 1, 1, -1, 1
     F[np.arange(3, 13), np.arange(2, 12)] = 1
@@ -196,6 +198,8 @@ def test_what_is_unknown_may_be_said(backend: Subject) -> None:
 
 def test_series_with_other_unknowns_and_gaps(backend: Subject) -> None:
     """Each as alone: one whose start is known, one that is not observed at first, and one never."""
+    if backend.library == "cupy":
+        pytest.skip("diffuse names the same states in all series, and P0 cannot be read")
     y, parameters = series(4, 8, 1), trend(P0=np.stack([np.eye(2), *[np.diag([np.inf, np.inf])] * 3]))
     y[2, :3] = np.nan
     y[3] = np.nan
@@ -267,6 +271,8 @@ INTERCEPTS = {  # a model, and the intercept of its states and of its observatio
 @pytest.mark.parametrize("case", INTERCEPTS)
 def test_intercepts(backend: Subject, case: str) -> None:
     """As of a state that is always 1; that of the last step is not read."""
+    if backend.library == "cupy" and case == "grows":
+        pytest.skip("NaN, as in a trace: whether too many digits are lost is a value, which is not read on a GPU")
     parameters, c, d = INTERCEPTS[case]
     y = series(6, d.shape[-1], missing=0.2)
     given = parameters | {"state_intercept": c.copy(), "obs_intercept": d}

@@ -212,7 +212,7 @@ def check_samples(found: np.ndarray, mean: np.ndarray, cov: np.ndarray) -> None:
     assert (abs(np.cov(found.T) - cov) <= 5 * error + 1e-7).all()
 
 
-LIBRARIES = pytest.mark.only(verb=FILTER, compiled=False, parallel=False)
+LIBRARIES = pytest.mark.only(verb=FILTER, compiled=False, parallel=False, library=("numpy", "torch", "jax"))
 COUNT = 4000
 
 

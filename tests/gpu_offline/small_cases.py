@@ -4,8 +4,8 @@
 
 Sizes lie around the boundaries of chunks, warps and blocks, in both layouts; matrices are masked, shared, transposed,
 periodic, of couplings that hardly decay, or need pivots, in the last rows of some systems or everywhere. Answers
-are judged by their residual; those of recurrences, of every verb and order, of determinants and of block tridiagonal
-systems are compared with a plain loop in double precision. Exits with 1 where one is wrong.
+are judged by their residual; those of recurrences, of every verb and order, of determinants, block tridiagonal systems
+and Kalman filters are compared with a plain loop in double precision. Exits with 1 where one is wrong.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import cupy
 import numpy as np
 
 import tridiag
-from tridiag.backends import BACKENDS, BLOCKS, LOGARITHMS
+from tridiag.backends import BACKENDS, BLOCKS, KALMAN, LOGARITHMS, REALS
 from tridiag.kernels.jobs.words.alignment import Rules
 
 SHAPES = ((1, 1), (3, 2), (5, 33), (33, 65), (2, 129), (257, 7), (1, 1000))  # (systems, n)
@@ -236,6 +236,40 @@ class Pairs(NamedTuple):
         return max(distance(x.get(), y) for x, y in zip(found, right, strict=True))
 
 
+FILTERED = ((1, 1, 1, 1), (70, 3, 2, 2), (5, 4, 8, 3))  # (series, steps, states, values observed in a step)
+
+
+class Filters(NamedTuple):
+    """Series with gaps, of correlated values; some begin with a large variance, and lose digits by it."""
+
+    backend: str
+    verb: str
+    shape: tuple[int, int, int, int]
+    dtype: str
+
+    def error(self) -> float:
+        """The largest difference from a loop over steps in double precision, of the largest number of each result."""
+        count, n, k, p = self.shape
+        rng = np.random.default_rng(self.shape)
+        y, F, H = rng.normal(size=(count, n, p)), 0.5 * rng.normal(size=(n, k, k)), rng.normal(size=(p, k))
+        y[rng.random(y.shape) < 0.2] = np.nan
+        Q, R, P0 = np.eye(k), 0.5 + 0.5 * np.eye(p), np.eye(k) * (1 + 1e10 * (np.arange(count) % 3 == 1))[:, None, None]
+        arrays = {"F": F, "H": H, "Q": Q, "R": R, "m0": rng.normal(size=(count, k)), "P0": P0}
+        y, arrays = y.astype(self.dtype), {name: x.astype(self.dtype) for name, x in arrays.items()}
+        function = getattr(tridiag.kalman, self.verb.partition(".")[2])
+        right = function(y.astype(float), **{name: x.astype(float) for name, x in arrays.items()}, backend="numpy_scan")
+        given = {name: cupy.asarray(x) for name, x in arrays.items()}
+        found = function(cupy.asarray(y), **given, backend=self.backend)
+        pairs = zip(found, right, strict=True) if isinstance(right, tuple) else [(found, right)]
+        return max(distance(x.get(), z) for x, z in pairs)
+
+
+def filters(name: str, dtypes: list[str]) -> Iterator[Filters]:
+    for verb, shape, dtype in itertools.product(KALMAN, FILTERED, REALS):
+        if dtype in dtypes:
+            yield Filters(name, verb, shape, dtype)
+
+
 def distance(x: np.ndarray, y: np.ndarray) -> float:
     """The largest difference of what is finite, over the largest number; inf where something else is."""
     finite = np.isfinite(y)
@@ -262,6 +296,8 @@ def cases(backends: list[str], dtypes: list[str]) -> Iterator[Any]:
             yield from block_systems(name, dtypes)
         if "smith_waterman" in entry.verbs:
             yield from alignments(name, dtypes)
+        if KALMAN[0] in entry.verbs:
+            yield from filters(name, dtypes)
         if "solve" not in entry.verbs:
             continue
         kinds = [kind for kind in KINDS if entry.periodic or kind != "periodic"]

@@ -21,7 +21,7 @@ HINT = "python tests/gpu_offline/nvrtc.py --write-budget"
 @pytest.mark.parametrize("source", nvrtc.instances())
 def test_every_instance_is_clean_and_within_its_budget(source: str, architecture: str) -> None:
     known = json.loads(nvrtc.BUDGET.read_text())
-    budget, threads = known[architecture].get(source, {}), nvrtc.instances()[source]
+    budget, threads = known[architecture].get(source, {}), nvrtc.instances(architecture)[source]
     usage, complaints = nvrtc.report_of_all(source, architecture)
     assert not complaints
     assert set(usage) == set(threads) == set(budget), f"instances without budget, or budgets without instance: {HINT}"

@@ -284,7 +284,7 @@ _LINES = (
     Backend("numba_wavefront", "alignment over rows of cells, a pair in each lane, threaded", ("numpy", "torch", "jax"), ("numba",), **ALIGN),
     Backend("cupy_pcr", "chunks of rows in registers, cyclic reduction among them: CUDA C", ON_GPU, ("cupy",), GPU, verbs=SYSTEMS),
     Backend("cupy_thomas", "Thomas and pivoted elimination, a thread for each system: CUDA C", ON_GPU, ("cupy",), GPU, verbs=(*SYSTEMS, BLOCKS), rows=8),
-    Backend("cupy_scan", "recurrences: a thread for each sequence, or tiles of rows chained by look-back: CUDA C", ON_GPU, ("cupy",), GPU, **LOG_SCAN | {"verbs": (*LINEAR, *LOGARITHMS, SELECTIVE)}, order=4, units=2, rows=ROWS, lacks=((SELECTIVE, "jax"),), real=LOGARITHMS),
+    Backend("cupy_scan", "recurrences: a thread for each sequence, or tiles of rows chained by look-back: CUDA C", ON_GPU, ("cupy",), GPU, **LOG_SCAN | {"verbs": (*LINEAR, *LOGARITHMS, SELECTIVE, *KALMAN)}, order=4, units=2, rows=ROWS, states=8, diffuse=KALMAN, lacks=((SELECTIVE, "jax"),), real=LOGARITHMS),
     Backend("numba_cuda_scan", "recurrences: a GPU thread for each sequence, or chunks of rows joined by a scan", ON_GPU, ("cupy", "numba_cuda"), GPU, **FIRST_ORDER, units=2, real=LOGARITHMS[1:]),
     Backend("triton_scan", "recurrences: a lane of Triton programs for each sequence, or chunks of rows joined by a scan", ("torch",), ("torch", "triton"), GPU, REALS, **FIRST_ORDER | {"verbs": (*FIRST_ORDER["verbs"], SELECTIVE)}, units=2),
     Backend("torch_thomas", "a loop over rows, all systems at once", ("torch",), ("torch",), ANYWHERE, verbs=(*SYSTEMS, BLOCKS)),

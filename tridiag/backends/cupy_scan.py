@@ -16,12 +16,14 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from tridiag.algorithms import kalman_rows
 from tridiag.algorithms import selective_scan as selective
 from tridiag.algorithms.recurrence import Rows
 from tridiag.cuda import on, recurrences
 from tridiag.libraries.arrays import library_of, module_of
 from tridiag.problems.forms import Recurrence
 from tridiag.problems.selective import Operands, SelectiveScan
+from tridiag.problems.state_space import Model, StateSpace
 
 
 def recurrence(verb: str, coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
@@ -39,3 +41,18 @@ def selective_scan(operands: Operands, form: SelectiveScan, out: Any = None) -> 
     """The states of about sqrt(n) steps are stored at a time."""
     ops = module_of(library_of(operands.x) or "cupy").Operations
     return selective.run(ops, linear_recurrence, operands, form, out)
+
+
+def kalman(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
+    """A thread for each series, its state in registers; 3 k**3 multiplications a step, again where digits are lost.
+
+    Steps whose states are unknown, as `numpy_scan`.
+    """
+    run = on(y).filtered
+    if library_of(y) == "jax":
+        from tridiag.derivatives import jax_kalman
+
+        return jax_kalman.by_kernels(run, verb, y, model, form)
+    if form.diffuse:
+        return kalman_rows.from_diffuse(module_of(library_of(y)).Operations, verb, y, model, form, run)
+    return run(verb, y, model, form)

@@ -42,7 +42,7 @@ from tridiag.libraries.arrays import dtype_name, library_of, module_of
 from tridiag.libraries.numpy import Operations
 from tridiag.problems.forms import Recurrence, Shape
 from tridiag.problems.selective import Operands, SelectiveScan
-from tridiag.problems.state_space import LIKELIHOOD, SMOOTHER, Model, StateSpace
+from tridiag.problems.state_space import LIKELIHOOD, SMOOTHER, Model, StateSpace, results_of
 
 
 def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
@@ -295,12 +295,6 @@ def compiled(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
     call = filter_call(verb, form, tuple([x.shape for x in operands]), y.dtype)
     check(call.run(*operands, *states, *nothing, likelihood))
     return (*states, likelihood) if states else likelihood
-
-
-def results_of(verb: str, form: StateSpace) -> list[Shape]:
-    """The shapes of the states that a verb wants, and of log-likelihoods."""
-    rows, pairs = (*form.batch, form.n, form.states), {LIKELIHOOD: 0, SMOOTHER: 1}.get(verb, 2)
-    return [rows, (*rows, form.states)] * pairs + [form.batch]
 
 
 def filter_call(verb: str, form: StateSpace, shapes: tuple[Shape, ...], dtype: np.dtype[Any]) -> Call:

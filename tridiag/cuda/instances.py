@@ -31,6 +31,8 @@ MATRICES = (2, 4, 8, 16)  # the most rows of the matrices of one
 # the lanes of a block tridiagonal system, by the rows of its blocks: for few right sides, and for many
 WIDTHS = {1: (8, 32), 2: (8, 32), 3: (16, 32), 4: (16, 32), 5: (16, 32), 6: (32,), 7: (32,), 8: (32,)}
 BLOCK_THREADS = 128
+STATES = 8  # at most, of the models of series that are filtered, and values observed in a step
+FILTER_THREADS, ROOT_THREADS = 64, 32  # of a filter; with square roots a thread has more in shared memory
 FORMS = ("Tridiagonal", "Cyclic")
 
 
@@ -88,6 +90,13 @@ def alignment(dtype: str, is_affine: bool, derivatives: int) -> Kernel:
     return named("alignment.cu", "alignment", ALIGNMENT_THREADS, dtype, is_affine, derivatives, rows)
 
 
+def kalman(dtype: str, states: int, backwards: bool, by_roots: bool) -> Kernel:
+    """The pass forwards of a filter, or the one backwards of a smoother."""
+    threads = ROOT_THREADS if by_roots else FILTER_THREADS
+    verb = "smoother" if backwards else "filter"
+    return named(f"{verb}.cu", verb, threads, dtype, states, by_roots)
+
+
 def verbs_of(dtype: str) -> tuple[str, ...]:
     """Those of first order; logarithms are real."""
     return tuple(SCANS)[: 1 if dtype.startswith("complex") else None]
@@ -110,5 +119,6 @@ INSTANCES = [
         *(logarithmic(dtype, weighted) for weighted in BOTH if dtype in REALS),
         *(blocks(dtype, rows, width) for rows, widths in WIDTHS.items() for width in widths),
         *(alignment(dtype, *facts) for facts in itertools.product(BOTH, range(3)) if dtype in REALS),
+        *(kalman(dtype, *facts) for facts in itertools.product(range(1, STATES + 1), BOTH, BOTH) if dtype in REALS),
     )
 ]

@@ -10,11 +10,13 @@ import numpy as np
 
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.algorithms.recurrence import Rows
-from tridiag.cuda import blocks, launcher, pairs, recurrences, solution, solvers
+from tridiag.cuda import blocks, kalman, launcher, pairs, recurrences, solution, solvers
 from tridiag.cuda.record import Program
 from tridiag.cuda.sequences import operands_of
+from tridiag.kernels.jobs.recurrences import is_packed
 from tridiag.kernels.jobs.words.alignment import Rules
 from tridiag.problems.forms import Blocks, Form, Recurrence
+from tridiag.problems.state_space import Model, StateSpace, results_of
 
 
 def solve(sweep: str, matrix: Matrix, d: Any, form: Form, out: Any = None) -> Any:
@@ -54,6 +56,22 @@ def solve_block(matrix: tuple[Any, Any, Any], d: Any, form: Blocks) -> Any:
     x = cupy.empty(form.shape, dtype)
     run(blocks.program(form, *extents((x, *given)), dtype), (x, *given))
     return x
+
+
+def filtered(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
+    """What a verb of `tridiag.kalman` finds."""
+    given = y if counts(y, y.itemsize) else y.copy(), *map(packed, model, kalman.RANKS)
+    results = [cupy.empty(shape, y.dtype) for shape in results_of(verb, form)]
+    operands = kalman.operands_of(given, results)
+    run(kalman.program(form, *extents(operands), y.dtype.name), operands)
+    return tuple(results) if len(results) > 1 else results[0]
+
+
+def packed(x: Any, rank: int) -> Any:
+    """An array that is contiguous along so many last axes; a copy is none of what is repeated along others."""
+    if is_packed(x.shape, x.strides, rank, x.itemsize) and counts(x, x.itemsize):
+        return x
+    return cupy.ascontiguousarray(x[kalman.unrepeated(x.strides, rank)])
 
 
 def short(lengths: Any) -> Any:

@@ -19,13 +19,14 @@ from jax.experimental.buffer_callback import buffer_callback
 
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.algorithms.recurrence import Rows
-from tridiag.cuda import blocks, custom_call, launcher, pairs, recurrences, sequences, solution, solvers, struct
+from tridiag.cuda import blocks, custom_call, kalman, launcher, pairs, recurrences, sequences, solution, solvers, struct
 from tridiag.cuda.record import LOGARITHM, SIGN, STATUS, Launch, Program
 from tridiag.cuda.sequences import COEFFICIENT, INIT, operands_of
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.jobs.words.alignment import Rules
 from tridiag.libraries.jax import vary_alike
 from tridiag.problems.forms import Blocks, Form, Recurrence
+from tridiag.problems.state_space import Model, StateSpace, results_of
 
 Extents = solvers.Extents
 
@@ -76,6 +77,13 @@ def smith_waterman(scores: Any, lengths: Any, parameters: Rows, derivatives: int
     return launched(Call(call.program, (*call.given, *call.results, pairs.OPERANDS)), given, results)
 
 
+def filtered(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
+    """What a verb of `tridiag.kalman` finds."""
+    call = call_of_filter(verb, form, tuple(tuple(x.shape) for x in (y, *model)), np.dtype(y.dtype))
+    found = launched(call, (y, *model), [jax.ShapeDtypeStruct(shape, y.dtype) for shape in results_of(verb, form)])
+    return found if len(found) > 1 else found[0]
+
+
 @functools.lru_cache(1024)
 def call_of_solve(sweep: str, form: Form, shapes: Extents, dtypes: tuple[Any, Any]) -> Call:
     """Of a, b, c, perhaps a mask, d."""
@@ -108,6 +116,17 @@ def call_of_recurrence(verb: str, form: Recurrence, shapes: Extents, dtypes: tup
     program = recurrences.program(verb, form, shapes, strides_of(shapes, sizes), dtypes)
     given = [k for k, shape in enumerate(shapes) if shape is not None and k != sequences.Y]
     return Call(program, (*given, sequences.Y, sequences.OPERANDS))
+
+
+@functools.lru_cache(1024)
+def call_of_filter(verb: str, form: StateSpace, shapes: Extents, dtype: Any) -> Call:
+    """Of y and the model."""
+    results = results_of(verb, form)
+    shapes = kalman.operands_of(shapes, results)
+    program = kalman.program(form, shapes, strides_of(shapes, [dtype.itemsize] * kalman.OPERANDS), dtype.name)
+    numbers = kalman.operands_of(range(kalman.LIKELIHOOD), range(kalman.LIKELIHOOD, kalman.LIKELIHOOD + len(results)))
+    places = sorted((number, k) for k, number in enumerate(numbers) if number is not None)
+    return Call(program, (*(k for _, k in places), kalman.OPERANDS))
 
 
 def strides_of(shapes: Extents, sizes: Sequence[int]) -> Extents:

@@ -17,13 +17,15 @@ import torch
 
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.algorithms.recurrence import Rows
-from tridiag.cuda import blocks, launcher, pairs, recurrences, solution, solvers
+from tridiag.cuda import blocks, kalman, launcher, pairs, recurrences, solution, solvers
 from tridiag.cuda.record import Program
 from tridiag.cuda.sequences import operands_of
+from tridiag.kernels.jobs.recurrences import is_packed
 from tridiag.kernels.jobs.words.alignment import Rules
 from tridiag.libraries.arrays import dtype_name
 from tridiag.libraries.torch import settled
 from tridiag.problems.forms import Blocks, Form, Recurrence
+from tridiag.problems.state_space import Model, StateSpace, results_of
 
 
 def solve(sweep: str, matrix: Matrix, d: Any, form: Form, out: Any = None) -> Any:
@@ -70,6 +72,21 @@ def smith_waterman(scores: Any, lengths: Any, parameters: Rows, derivatives: int
     results = [scores.new_empty(shape) for shape in call.shapes]
     run(call.program, call.operands([settled(x).contiguous() for x in given], results), scores)
     return tuple(results)
+
+
+def filtered(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
+    """What a verb of `tridiag.kalman` finds."""
+    given = settled(y), *map(packed, model, kalman.RANKS)
+    results = [y.new_empty(shape) for shape in results_of(verb, form)]
+    operands = kalman.operands_of(given, results)
+    run(kalman.program(form, *extents(operands), dtype_name(y.dtype)), operands, y)
+    return tuple(results) if len(results) > 1 else results[0]
+
+
+def packed(x: Any, rank: int) -> Any:
+    """A tensor that is contiguous along so many last axes; a copy is none of what is repeated along others."""
+    x, strides = settled(x), x.stride()
+    return x if is_packed(x.shape, strides, rank, 1) else x[kalman.unrepeated(strides, rank)].contiguous()
 
 
 def run(program: Program, operands: Sequence[Any], like: Any, results: Sequence[Any] = ()) -> None:

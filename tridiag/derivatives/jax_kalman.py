@@ -1,6 +1,7 @@
 """The compiled log-likelihood for JAX with its gradient, which is compiled as well for models constant in time.
 
-Other gradients, and all derivatives of gradients, are those of `tridiag.algorithms.kalman_scan`.
+Other gradients, and all derivatives of gradients, are those of `tridiag.algorithms.kalman_scan`. Kernels for GPUs,
+which find states as well, have the same rules.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,15 +28,54 @@ from tridiag.xla import split_kalman
 from tridiag.xla.exchange import anywhere
 
 
-@functools.partial(jax.jit, static_argnums=2)
-def log_likelihood(y: Any, model: Model, form: StateSpace) -> Any:
+class Calls(NamedTuple):
+    """What computes log-likelihoods and their gradients, from y, a model, its form and what is missing."""
+
+    value: Callable[..., Any]
+    gradient: Callable[..., Any] | None  # with ``in_y``: whether that in y is wanted; None: as `jax_scan`
+    by_values: bool = True  # whether it has to know if anything is missing
+
+
+COMPILED = Calls(split_kalman.log_likelihood, split_kalman.gradient)
+
+
+@functools.partial(jax.jit, static_argnums=(2, 3))
+def log_likelihood(y: Any, model: Model, form: StateSpace, calls: Calls = COMPILED) -> Any:
     if form.diffuse:
-        return kalman_diffuse_scan.from_diffuse(LIKELIHOOD, y, model, form, compiled, jax_scan.poisoned)
-    return likelihood(form, *vary_alike((y, checked(y, model, form))))
+        rest = functools.partial(compiled, calls)
+        return kalman_diffuse_scan.from_diffuse(LIKELIHOOD, y, model, form, rest, jax_scan.poisoned)
+    return likelihood(form, calls, *vary_alike((y, checked(y, model, form))))
 
 
-def compiled(_: str, y: Any, model: Model, form: StateSpace) -> Any:
-    return log_likelihood(y, model, form)
+def compiled(calls: Calls, _: str, y: Any, model: Model, form: StateSpace) -> Any:
+    return log_likelihood(y, model, form, calls)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 4))
+def states_by_kernels(
+    kernels: Callable[..., Any], verb: str, y: Any, model: Model, form: StateSpace
+) -> tuple[Any, ...]:
+    """What ``kernels(verb, y, model, form)`` find of the states; their derivatives are those of `jax_scan`."""
+    if form.diffuse:
+        rest = functools.partial(by_kernels, kernels)
+        found: tuple[Any, ...] = kalman_diffuse_scan.from_diffuse(verb, y, model, form, rest, jax_scan.poisoned)
+        return found
+    return states(form, verb, kernels, *vary_alike((y, checked(y, model, form))))
+
+
+def by_kernels(kernels: Callable[..., Any], verb: str, y: Any, model: Model, form: StateSpace) -> Any:
+    """The results of a verb by kernels whose programs need not know what is missing."""
+    if verb != LIKELIHOOD:
+        return states_by_kernels(kernels, verb, y, model, form)
+    return log_likelihood(y, model, form, Calls(value_by(kernels), None, by_values=False))
+
+
+@functools.cache
+def value_by(kernels: Callable[..., Any]) -> Callable[..., Any]:
+    def value(y: Any, model: Model, form: StateSpace, missing: bool | None) -> Any:
+        return kernels(LIKELIHOOD, y, model, form)
+
+    return value
 
 
 @functools.partial(jax.jit, static_argnums=(0, 3))
@@ -49,7 +89,7 @@ def states_of(form: StateSpace, verb: str, y: Any, model: Model) -> tuple[Any, .
     if (jax.device_count("cpu") == 1 and not form.cut) or form.diffuse:
         found: tuple[Any, ...] = jax_scan.kalman(verb, y, model, form)
         return found
-    return states(form, verb, *vary_alike((y, checked(y, model, form))))
+    return states(form, verb, None, *vary_alike((y, checked(y, model, form))))
 
 
 def spread(verb: str, y: Any, form: StateSpace) -> tuple[NamedSharding, ...]:
@@ -63,18 +103,24 @@ def spread(verb: str, y: Any, form: StateSpace) -> tuple[NamedSharding, ...]:
     return tuple(NamedSharding(sharding.mesh, spec) for spec in specs)
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def states(form: StateSpace, verb: str, y: Any, model: Model) -> tuple[Any, ...]:
-    """What a filter or a smoother returns, of arrays that may be sharded along time."""
-    function = functools.partial(split_kalman.states, verb, whole_states(verb))
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
+def states(form: StateSpace, verb: str, kernels: Callable[..., Any] | None, y: Any, model: Model) -> tuple[Any, ...]:
+    """What a filter or a smoother returns, by kernels; without them of arrays that may be sharded along time."""
+
+    def by_kernels(y: Any, model: Model, form: StateSpace, missing: bool | None) -> Any:
+        return kernels and kernels(verb, y, model, form)
+
+    function = by_kernels if kernels else functools.partial(split_kalman.states, verb, whole_states(verb))
     return filtering(function, form, False)(y, *model)
 
 
 @states.defjvp
-def change_of_states(form: StateSpace, verb: str, primals: Any, tangents: Any) -> Any:
+def change_of_states(
+    form: StateSpace, verb: str, kernels: Callable[..., Any] | None, primals: Any, tangents: Any
+) -> Any:
     """Of whole series, which are gathered."""
     function = functools.partial(whole_states(verb), missing=form.missing)
-    return states(form, verb, *primals), jax.jvp(of_whole(verb, function, form), primals, tangents)[1]
+    return states(form, verb, kernels, *primals), jax.jvp(of_whole(verb, function, form), primals, tangents)[1]
 
 
 def of_whole(verb: str, function: Callable[..., Any], form: StateSpace) -> Callable[..., Any]:
@@ -117,18 +163,18 @@ def checked(y: Any, model: Model, form: StateSpace) -> Model:
     return model._replace(P0=P0)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def likelihood(form: StateSpace, y: Any, model: Model) -> Any:
-    return value(form, y, model)
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def likelihood(form: StateSpace, calls: Calls, y: Any, model: Model) -> Any:
+    return value(form, calls, y, model)
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def value(form: StateSpace, y: Any, model: Model) -> Any:
-    return call(split_kalman.log_likelihood, form, y, model)
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def value(form: StateSpace, calls: Calls, y: Any, model: Model) -> Any:
+    return call(calls, calls.value, form, y, model)
 
 
 @value.defjvp
-def change(form: StateSpace, primals: Any, tangents: Any) -> Any:
+def change(form: StateSpace, calls: Calls, primals: Any, tangents: Any) -> Any:
     """Where a gradient is differentiated, so is the value beside it, which nobody asks for as a rule."""
 
     def of(y: Any, model: Model, form: StateSpace) -> tuple[Any]:
@@ -136,29 +182,29 @@ def change(form: StateSpace, primals: Any, tangents: Any) -> Any:
         kept = None if form.missing is False else ~jnp.isnan(y)
         return (kalman_scan.run(form, y, model, kept, lambda step: None)[0],)
 
-    return value(form, *primals), jax.jvp(of_whole(LIKELIHOOD, of, form), primals, tangents)[1][0]
+    return value(form, calls, *primals), jax.jvp(of_whole(LIKELIHOOD, of, form), primals, tangents)[1][0]
 
 
-def forward(form: StateSpace, y: Any, model: Model) -> Any:
+def forward(form: StateSpace, calls: Calls, y: Any, model: Model) -> Any:
     values = y.value, Model(*(x.value for x in model))
-    return value(form, *values), (*values, () if y.perturbed else None)
+    return value(form, calls, *values), (*values, () if y.perturbed else None)
 
 
-def backward(form: StateSpace, residuals: Any, weight: Any) -> Any:
+def backward(form: StateSpace, calls: Calls, residuals: Any, weight: Any) -> Any:
     y, model, in_y = residuals
     weight = jnp.zeros(form.batch, y.dtype) if isinstance(weight, SymbolicZero) else weight
-    return gradient(form, in_y is not None, y, model, weight)
+    return gradient(form, calls, in_y is not None, y, model, weight)
 
 
 likelihood.defvjp(forward, backward, symbolic_zeros=True)
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def gradient(form: StateSpace, in_y: bool, y: Any, model: Model, weight: Any) -> tuple[Any, Model]:
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
+def gradient(form: StateSpace, calls: Calls, in_y: bool, y: Any, model: Model, weight: Any) -> tuple[Any, Model]:
     """Of the sum of all log-likelihoods, each times its weight; in y zeros where nobody asks for it."""
-    if any(x.shape[len(form.batch)] != 1 for x in model[:4]):
+    if calls.gradient is None or any(x.shape[len(form.batch)] != 1 for x in model[:4]):
         return plain(form, in_y, y, model, weight)
-    found, of_y = call(functools.partial(split_kalman.gradient, in_y=in_y), form, y, model)
+    found, of_y = call(calls, functools.partial(calls.gradient, in_y=in_y), form, y, model)
     ends = np.cumsum([math.prod(shape) for shape in own_shapes(form)])
     parts = jnp.split(found * weight[..., None], ends[:-1], axis=-1)
     of_model = Model(*(summed(own, x, form).reshape(x.shape) for own, x in zip(parts, model, strict=True)))
@@ -167,8 +213,8 @@ def gradient(form: StateSpace, in_y: bool, y: Any, model: Model, weight: Any) ->
 
 
 @gradient.defjvp
-def second(form: StateSpace, in_y: bool, primals: Any, tangents: Any) -> Any:
-    return gradient(form, in_y, *primals), jax.jvp(functools.partial(plain, form, in_y), primals, tangents)[1]
+def second(form: StateSpace, calls: Calls, in_y: bool, primals: Any, tangents: Any) -> Any:
+    return gradient(form, calls, in_y, *primals), jax.jvp(functools.partial(plain, form, in_y), primals, tangents)[1]
 
 
 def plain(form: StateSpace, in_y: bool, y: Any, model: Model, weight: Any) -> tuple[Any, Model]:
@@ -188,9 +234,9 @@ def summed(x: Any, like: Any, form: StateSpace) -> Any:
 # -------------------------------------------------------------------------------------------------- without gradients
 
 
-def call(function: Callable[..., Any], form: StateSpace, y: Any, model: Model) -> Any:
+def call(calls: Calls, function: Callable[..., Any], form: StateSpace, y: Any, model: Model) -> Any:
     """A custom call for what is missing, or for the faster case; `vmap` adds a leading axis to all arguments."""
-    return filtering(function, form)(y, *model)
+    return filtering(function, form, calls.by_values)(y, *model)
 
 
 def filtering(function: Callable[..., Any], form: StateSpace, by_values: bool = True) -> Any:

@@ -155,27 +155,27 @@ class Operations(Indexing):
 
     # the rest is of matrices whose rows and columns lie before all other axes
 
-    @staticmethod
-    def product(x: Any, y: Any) -> Any:
-        return np.einsum("ij...,jk...->ik...", x, y)
+    @classmethod
+    def product(cls, x: Any, y: Any) -> Any:
+        return cls.xp.einsum("ij...,jk...->ik...", x, y)
 
-    @staticmethod
-    def stack(rows: Any) -> Any:
-        return np.stack(np.broadcast_arrays(*rows))
+    @classmethod
+    def stack(cls, rows: Any) -> Any:
+        return cls.xp.stack(cls.xp.broadcast_arrays(*rows))
 
-    @staticmethod
-    def join(x: Any, y: Any) -> Any:
+    @classmethod
+    def join(cls, x: Any, y: Any) -> Any:
         """Along the first axis; all others broadcast."""
         shape = np.broadcast_shapes(x.shape[1:], y.shape[1:])
-        return np.concatenate([np.broadcast_to(part, (len(part), *shape)) for part in (x, y)])
+        return cls.xp.concatenate([cls.broadcast(part, (len(part), *shape)) for part in (x, y)])
 
     @staticmethod
     def keep(x: Any) -> Any:
         return x
 
-    @staticmethod
-    def identity(like: Any) -> Any:
-        return np.eye(len(like), dtype=like.dtype).reshape(*like.shape[:2], *(1,) * (like.ndim - 2))
+    @classmethod
+    def identity(cls, like: Any) -> Any:
+        return cls.xp.eye(len(like), dtype=like.dtype).reshape(*like.shape[:2], *(1,) * (like.ndim - 2))
 
     @staticmethod
     def symmetric(x: Any) -> Any:

@@ -60,6 +60,12 @@ def entries(form: StateSpace) -> int:
     return sum(math.prod(shape) for shape in own_shapes(form))
 
 
+def results_of(verb: str, form: StateSpace) -> list[Shape]:
+    """The shapes of the states that a verb wants, and of log-likelihoods."""
+    rows, pairs = (*form.batch, form.n, form.states), {LIKELIHOOD: 0, SMOOTHER: 1}.get(verb, 2)
+    return [rows, (*rows, form.states)] * pairs + [form.batch]
+
+
 def rank_of(name: str) -> int:
     """How many axes belong to one model: rows and columns, and time where the parameter may change with it."""
     return 1 + len(CHANGING[name]) if name in CHANGING else len(STATES[name])

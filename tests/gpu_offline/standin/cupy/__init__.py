@@ -118,6 +118,11 @@ def broadcast_to(x: ndarray, shape: Any) -> ndarray:
     return x._view(np.broadcast_to(x._host, shape))
 
 
+def broadcast_arrays(*arrays: ndarray) -> list[ndarray]:
+    shape = np.broadcast_shapes(*(x.shape for x in arrays))
+    return [broadcast_to(x, shape) for x in arrays]
+
+
 def expand_dims(x: ndarray, axis: Any) -> ndarray:
     return x._view(np.expand_dims(x._host, axis))
 
@@ -155,6 +160,10 @@ def concatenate(parts: Any, axis: int | None = 0) -> ndarray:
 
 def stack(parts: Any, axis: int = 0) -> ndarray:
     return compute(lambda *arrays: np.stack(arrays, axis=axis), *parts)
+
+
+def take(x: ndarray, rows: Any, axis: int | None = None) -> ndarray:
+    return compute(lambda values: np.take(values, rows, axis), x)
 
 
 def roll(x: ndarray, shift: int, axis: int | None = None) -> ndarray:

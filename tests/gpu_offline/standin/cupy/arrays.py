@@ -259,6 +259,12 @@ class ndarray:
     def sum(self, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False) -> ndarray:
         return compute(np.sum, self, axis=axis, dtype=dtype, keepdims=keepdims)
 
+    def cumsum(self, axis: int | None = None) -> ndarray:
+        return compute(np.cumsum, self, axis=axis)
+
+    def mean(self, axis: Any = None) -> ndarray:
+        return compute(np.mean, self, axis=axis)
+
     def conj(self) -> ndarray:
         return compute(np.conj, self) if self.dtype.kind == "c" else self
 
@@ -270,6 +276,7 @@ class ndarray:
 BINARY = {
     "add": np.add,
     "sub": np.subtract,
+    "matmul": np.matmul,
     "mul": np.multiply,
     "truediv": np.true_divide,
     "floordiv": np.floor_divide,

@@ -1,0 +1,133 @@
+"""Kalman filters by CUDA kernels: what is launched, and where the series and their models lie; pure.
+
+A thread has a series. A kernel with covariances as they stand goes over all of them, and puts those that may have lost
+digits on a list in scratch memory; the same kernel with square roots computes these again. A smoother has a pass
+forwards, which leaves what is predicted in the place of the results, and one backwards.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tridiag.cuda import instances
+from tridiag.cuda.record import Job, Kernel, Program, Recording, address, walk
+from tridiag.cuda.spread_systems import parts
+from tridiag.cuda.struct import RANK, layout, steps_along
+from tridiag.kernels.jobs.batches import merge
+from tridiag.problems.state_space import MATRICES, StateSpace
+
+Y, LIKELIHOOD, STATES = 0, 7, 8  # before LIKELIHOOD y and the model; from STATES on means and covariances
+OPERANDS = 12
+TIMED = (*range(1 + len(MATRICES)), *range(STATES, OPERANDS))  # which of them have an axis of time
+SERIES = layout(
+    (
+        ("operand", OPERANDS),
+        ("kept", 1),
+        ("doubtful", 1),
+        ("lost", 1),
+        ("room", 1),
+        ("words", 1),
+        ("n", 1),
+        ("series", 1),
+        ("observed", 1),
+        ("along", 1),
+        ("time", OPERANDS),
+        ("length", RANK),
+        ("step", RANK * OPERANDS),
+    ),
+    ("operand", "kept", "doubtful", "lost"),
+    OPERANDS,
+)
+RANKS = (2, 2, 2, 2, 1, 2)  # the axes of the parameters of a model that belong to one step
+MOST = 2**17  # threads at work: more series than that are taken in turn
+ROOM = 2**28  # bytes of scratch memory of all threads, at most
+WORD, FLAG = 8, 4  # bytes of a number of a series and of an address, and of whether digits are lost
+
+
+def operands_of(given: Sequence[Any], results: Sequence[Any]) -> tuple[Any, ...]:
+    """y and the model, then results as a backend returns them, in the order of the struct; None: not there.
+
+    States by themselves are those of a smoother, which lie where a filter has those that it predicts.
+    """
+    *states, likelihood = results
+    nothing = [None] * (OPERANDS - STATES - len(states))
+    return (*given, likelihood, *nothing, *states)
+
+
+def unrepeated(strides: Sequence[int], rank: int) -> tuple[slice, ...]:
+    """The part of an array of which, along all but the last axes, the rest is a repetition."""
+    return tuple(slice(None if step else 1) for step in strides[: len(strides) - rank])
+
+
+class Need(NamedTuple):
+    """Numbers that a thread has in scratch memory, and in shared memory."""
+
+    room: int
+    words: int
+
+
+def need_of(form: StateSpace, smooth: bool, by_roots: bool) -> Need:
+    """As the kernels place them."""
+    k, p = form.states, form.observed
+    correlated = p * (k + 1) + triangle(p)  # Observations
+    if smooth and by_roots:
+        return Need(correlated + 5 * k + 8 * k**2 + triangle(k) + triangle(2 * k), 0)  # Return
+    if smooth:
+        return Need(correlated + p * (k + 2), 2 * k + triangle(k))  # Ahead
+    orthogonal, doubt = 2 * k + 2 * k**2 + triangle(k), 2 * k + max(2 * k, triangle(k)) + p  # Roots, Doubt
+    return Need(correlated if p > 1 else 0, orthogonal if by_roots else doubt)
+
+
+def triangle(rows: int) -> int:
+    return rows * (rows + 1) // 2
+
+
+@functools.lru_cache(1024)
+def program(form: StateSpace, shapes: Any, strides: Any, dtype: str) -> Program:
+    """The results that are among the operands (`operands_of`), from the shapes and the strides in bytes of all of them.
+
+    All are contiguous along the last axes, those of one step: all but y.
+    """
+    itemsize, rank = np.dtype(dtype).itemsize, len(form.batch)
+    axes = [(length, steps_along(k, shapes, strides)) for k, length in enumerate(form.batch) if length != 1]
+    batch = merge(axes)
+    outer, inner = batch[: max(0, len(batch) - RANK)], batch[-RANK:]
+    job = np.zeros((), SERIES.job)
+    job["n"], job["observed"], job["along"] = form.n, form.observed, strides[Y][-1] // itemsize
+    job["series"] = series = math.prod(length for length, _ in inner)
+    for k in TIMED:
+        timed = shapes[k] is not None and shapes[k][rank] != 1
+        job["time"][k] = strides[k][rank] // itemsize if timed else 0
+    job["length"] = 1
+    for k, (length, found) in enumerate(inner, RANK - len(inner)):
+        job["length"][k] = length
+        job["step"].reshape(RANK, OPERANDS)[k] = [step // itemsize for step in found]
+    begin = np.array([0 if shape is None else address(k) for k, shape in enumerate(shapes)], np.int64)
+    smooth = shapes[STATES] is None and shapes[-1] is not None
+    recording = Recording(SERIES)
+    job["doubtful"] = recording.reserve(WORD * (series + 1))
+    job["lost"] = recording.reserve(FLAG * series) if smooth else 0
+    for placed in walk(job, outer, begin):
+        recording.clear(int(job["doubtful"]), WORD)
+        for by_roots, backwards in itertools.product((False, True), (False, True)[: 1 + smooth]):
+            kernel = instances.kalman(dtype, form.states, backwards, by_roots)
+            with recording.passing():
+                launch(recording, kernel, placed, need_of(form, backwards, by_roots), itemsize)
+    return recording.program()
+
+
+def launch(recording: Recording, kernel: Kernel, job: Job, need: Need, itemsize: int) -> None:
+    """A thread for each series, as many at a time as there is scratch memory for."""
+    block = kernel.threads
+    most = max(1, min(MOST, ROOM // (itemsize * max(1, need.room))) // block)
+    grid = min(parts(int(job["series"]), block), most)
+    job["room"], job["words"] = need.room, need.words
+    job["kept"] = recording.reserve(grid * block * need.room * itemsize) if need.room else 0
+    shared = block * (OPERANDS * WORD + need.words * itemsize)
+    recording.launch(kernel, grid, block, job, shared, in_turn=True)
