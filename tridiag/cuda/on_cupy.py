@@ -13,7 +13,7 @@ from tridiag.algorithms.recurrence import Rows
 from tridiag.cuda import blocks, kalman, launcher, pairs, recurrences, solution, solvers
 from tridiag.cuda.record import Program
 from tridiag.cuda.sequences import operands_of
-from tridiag.kernels.jobs.recurrences import is_packed
+from tridiag.kernels.jobs.batches import is_packed
 from tridiag.kernels.jobs.words.alignment import Rules
 from tridiag.problems.forms import Blocks, Form, Recurrence
 from tridiag.problems.state_space import Model, StateSpace, results_of

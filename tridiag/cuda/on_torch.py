@@ -20,7 +20,7 @@ from tridiag.algorithms.recurrence import Rows
 from tridiag.cuda import blocks, kalman, launcher, pairs, recurrences, solution, solvers
 from tridiag.cuda.record import Program
 from tridiag.cuda.sequences import operands_of
-from tridiag.kernels.jobs.recurrences import is_packed
+from tridiag.kernels.jobs.batches import is_packed
 from tridiag.kernels.jobs.words.alignment import Rules
 from tridiag.libraries.arrays import dtype_name
 from tridiag.libraries.torch import settled

@@ -25,9 +25,9 @@ MOST_THREADS = 256
 # All changes are swaps of that word, so a helper that comes late finds nothing to do, and a caller waits only for those
 # that have begun: in a forked child, where all helpers are gone, for none.
 EMPTY, WAITING, AT_WORK = range(3)
-LINGER = 200  # looks of a helper for another team before it ends: less time than a new thread takes to start
-LINGER_ON = 4_000  # likewise, where calls follow one another: about a millisecond
-A_MOMENT = 500_000  # nanoseconds from call to call of those that follow one another: less than LINGER_ON looks take
+LINGER = 100_000  # nanoseconds in which a helper looks out for another team before it ends
+LINGER_ON = 1_000_000  # likewise, where calls follow one another
+A_MOMENT = 500_000  # nanoseconds from call to call of those that follow one another
 MOST_CALLS = 64  # that have to follow one another before a small job has a helper made
 PATIENCE = 5_000  # looks of a caller for a helper that is still at work, before it sleeps between them
 
@@ -40,9 +40,16 @@ class Team(Record):
     works_for = Word()  # the job for which their caller works, as `tridiag.kernels.simd.interrupts` knows it
     handle = Word()  # of a thread that is made
     seconds, nanoseconds = Word(), Word()  # what the clock shows
-    looks = Word()  # of a helper for another team, behind this one
     calls = Word()  # the address of how calls follow one another
     places = Words(MOST_THREADS)  # the addresses of those that were asked for
+
+
+class Place(Record):
+    """Of a helper, in a cache line of its own."""
+
+    state = Word()
+    seconds, nanoseconds = Word(), Word()  # what the helper's clock shows
+    linger = Word()  # the nanoseconds in which it looks out for another team
 
 
 class Calls(Record):
@@ -53,7 +60,7 @@ class Calls(Record):
     enough = Word()  # of them, for a small job to have a helper made
 
 
-job_at, team_at, calls_at, TEAM_SIZE = at(Job), at(Team), at(Calls), Team.size()
+job_at, team_at, place_at, calls_at, TEAM_SIZE = at(Job), at(Team), at(Place), at(Calls), Team.size()
 
 
 @intrinsic
@@ -73,19 +80,18 @@ def places(typing):
 
 
 @njit
-def now(team):
-    """Nanoseconds of a clock that never goes back."""
-    system.read_clock(team.addresses.seconds)
-    return team.seconds * 1_000_000_000 + team.nanoseconds
+def now(record):
+    """Nanoseconds of a clock that never goes back; of a team or a place, which the clock is read into."""
+    system.read_clock(record.addresses.seconds)
+    return record.seconds * 1_000_000_000 + record.nanoseconds
 
 
 @njit
 def follow(calls, team):
-    """Whether enough calls have followed one another; how long a helper is to look out for the one behind this."""
+    """Whether this call follows another, and whether enough have followed one another."""
     soon = now(team) - calls.latest < A_MOMENT
     calls.followed = calls.followed + 1 if soon else 0
-    team.looks = LINGER_ON if soon else LINGER
-    return soon and calls.followed > calls.enough
+    return soon, soon and calls.followed > calls.enough
 
 
 @njit
@@ -98,27 +104,28 @@ def learn(calls, found):
 
 
 @njit
-def helper_loop(place, zero):
+def helper_loop(address, zero):
     """What a helper does: work for a team, and for the next one if that comes soon."""
     # by its caller, the C library of Linux may look at a thread that is gone
     system.pthread_detach(system.pthread_self())
-    left = LINGER
+    place = place_at(address)
+    # where the team has not waited for this helper, another may come; of helpers of one place only one looks out
+    end = now(place) + place.linger if swap(address, EMPTY, WAITING) else 0
     while True:
-        found = fetch_add(place, 0)
-        if found == WAITING and left > 0:
-            left -= 1
+        found = fetch_add(address, 0)
+        if found == WAITING and now(place) < end:
             system.sched_yield()
         elif found <= AT_WORK:
-            if found != WAITING or swap(place, WAITING, EMPTY):
+            if found != WAITING or end == 0 or swap(address, WAITING, EMPTY):
                 return
-        elif swap(place, found, AT_WORK):
+        elif swap(address, found, AT_WORK):
             team = team_at(found)
             interrupts.ask(team.works_for)
             call(team.function, (team.argument,))
-            left = team.looks
+            end = now(place) + place.linger
             # first: a call behind this one that found it at work would make another helper, and the two keep both cores
             # busy while one of them, and the caller, wait for each other on the same core
-            swap(place, AT_WORK, WAITING)
+            swap(address, AT_WORK, WAITING)
             fetch_add(team.addresses.finished, 1)  # its caller may free the team now
 
 
@@ -142,20 +149,23 @@ def start(function, argument, helpers, small):
     team.works_for = works_for if works_for != 0 else interrupts.NOBODY
     team.calls = places() + system.line() * MOST_THREADS
     calls = calls_at(team.calls)
-    made = follow(calls, team) or small == 0
-    for wanted in (WAITING, EMPTY if made else WAITING):
+    soon, often = follow(calls, team)
+    made, linger = often or small == 0, LINGER_ON if soon else LINGER
+    for least in (WAITING, EMPTY if made else WAITING):  # who waits comes first, who waits since then second
         for k in range(MOST_THREADS):
             place = places() + system.line() * k
             if asked >= most:
                 break
-            if word(place) != wanted or not swap(place, wanted, memory):
+            state = word(place)
+            if state < least or state > WAITING or not swap(place, state, memory):
                 continue
-            failed = wanted == EMPTY and system.pthread_create(team.addresses.handle, 0, helper(0), place) != 0
+            place_at(place).linger = linger
+            failed = state == EMPTY and system.pthread_create(team.addresses.handle, 0, helper(0), place) != 0
             if failed and swap(place, memory, EMPTY):
                 break
             team.places[asked] = place
             asked += 1
-            learn(calls, wanted == WAITING)
+            learn(calls, state == WAITING)
     team.asked = asked
     return team
 
