@@ -185,7 +185,11 @@ MISTAKES = {  # and the verb that shows it
     "a missing value": ("filter", "if (!observations.is_there(j)) continue;\n    Seen", "Seen"),
     "noise that is correlated": ("filter", "if (correlated) observations.separate();", ""),
     "digits that are lost": ("filter", "else if (lost) {", "else if (false) {"),
-    "the place of another series": ("filter", "k += Index(gridDim.x) * blockDim.x", "k += Index(blockDim.x)"),
+    "the place of another series": (
+        "filter",
+        "k += Index(gridDim.x) * blockDim.x",
+        "k += Index(gridDim.x) * blockDim.x + 1",
+    ),
     "the last transition": ("smoother", "if (t + 1 < job.n) ahead.carry_back", "ahead.carry_back"),
     "the state behind": ("smoother", "begin(state, cov);\n  }\n\n  // Of a state", "}\n\n  // Of a state"),
 }
