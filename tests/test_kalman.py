@@ -844,4 +844,4 @@ def test_parallel_gradients() -> None:
 
 
 def test_every_library_has_a_backend() -> None:
-    assert {s.library for s in SUBJECTS if s.can(verb=LIKELIHOOD)} == {"numpy", "jax", "torch"}
+    assert {s.library for s in SUBJECTS if s.can(verb=LIKELIHOOD)} == {"numpy", "jax", "torch", "cupy"}
