@@ -73,7 +73,7 @@ def disturbance_smoother(y: Array, **model: Any) -> DisturbanceSmoothed:
     module, own, form = module_of(call.library), call.model, call.form
     ops, k, n = module.Operations, form.states, form.n
     moved, seen = noisy(call, own.Q), noisy(call, own.R)
-    Q, R = (x[..., rows, :][..., rows] for x, rows in ((own.Q, moved), (own.R, seen)))
+    Q, R = (chosen(ops, x, rows, -2, -1) for x, rows in ((own.Q, moved), (own.R, seen)))
     more = len(moved) + len(seen)
     F = beside(ops, own.F, unit_columns(ops, own.F, k, moved), own=2)
     H = beside(ops, wider(ops, own.H, 0, len(moved)), unit_columns(ops, own.H, form.observed, seen), own=2)
@@ -92,7 +92,7 @@ def disturbance_smoother(y: Array, **model: Any) -> DisturbanceSmoothed:
         place = np.full(size, len(rows))  # zeros lie behind what was found
         place[rows] = range(len(rows))
         mean, cov = found.mean[..., :steps, own_part], found.cov[..., :steps, own_part, own_part]
-        parts += [longer(ops, mean, 1)[..., place], wider(ops, cov, 1, 1)[..., place, :][..., place]]
+        parts += [chosen(ops, longer(ops, mean, 1), place, -1), chosen(ops, wider(ops, cov, 1, 1), place, -2, -1)]
     return DisturbanceSmoothed(*(module.cast(x, call.dtype) for x in (*parts, found.log_likelihood)))
 
 
@@ -102,6 +102,14 @@ def noisy(call: Call, cov: Array) -> Any:
     if getattr(cov, "requires_grad", False) or not is_readable(call.library, call.problem.device, cov):
         return np.arange(size)
     return np.flatnonzero((to_numpy(cov) != 0).reshape(-1, size).any(0))
+
+
+def chosen(ops: Any, x: Array, rows: Any, *axes: int) -> Array:
+    """Entries along some of the last axes, in this order."""
+    for axis in axes:
+        along = x.ndim + axis
+        x = ops.take(x, rows, along) if len(rows) else ops.slice(x, slice(0, 0), along)
+    return x
 
 
 def unit_columns(ops: Any, like: Array, size: int, rows: Any) -> Array:
