@@ -12,6 +12,7 @@ import pytest
 
 import tridiag
 from tridiag.calls import fast_path
+from tridiag.calls.fast_path.recurrences import recurrence
 from tridiag.kernels.jobs import recurrences as jobs
 from tridiag.kernels.jobs import systems
 from tridiag.kernels.jobs.words import recurrences as C
@@ -152,6 +153,15 @@ def test_the_bits_of_a_result_do_not_depend_on_where_it_lies(dtype: str) -> None
                     wanted = tridiag.linear_recurrence(a, terms, reverse=reverse, backend="numba_scan")
                     tridiag.linear_recurrence(a, terms, reverse=reverse, out=out, backend="numba_scan")
                     np.testing.assert_array_equal(out, wanted, f"{x.shape} {out.strides} {terms.strides} {reverse}")
+
+
+def test_a_result_that_is_made_elsewhere_takes_no_longer_way() -> None:
+    """Its call is kept as any other: a plan made anew takes a hundred times as long as the copy."""
+    pytest.importorskip("numba")
+    x = np.random.default_rng(23).standard_normal((20, 30))
+    for out in laid_out(x.shape, "float64"):
+        assert recurrence("linear_recurrence", 0.9, x, None, out, -1, False, False, "numba_scan") is out
+        np.testing.assert_array_equal(out, tridiag.linear_recurrence(0.9, x, backend="numba_scan"))
 
 
 @pytest.mark.usefixtures("forgetful")

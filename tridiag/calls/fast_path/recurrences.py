@@ -54,6 +54,7 @@ class BoundRecurrence(NamedTuple):
     shape: Shape
     dtype: np.dtype[Any]
     kept: Kept | None
+    elsewhere: bool  # the result is made contiguous, and copied to where it is to lie
     last: tuple[Any, ...]  # where the last values are, the latest first; fewer than the order where there are fewer
 
 
@@ -78,16 +79,16 @@ def recurrence(
         return None
     if bound is None or (final is not False and (final is not True or len(bound.last) < len(rows))):
         return None
-    if out is None:
-        y = np.empty(bound.shape, bound.dtype)
-    elif out.flags.writeable and surely_disjoint(out, tuple(given)):
-        y = out
-    else:
+    if not (out is None or (out.flags.writeable and surely_disjoint(out, tuple(given)))):
         return None
+    y: Any = np.empty(bound.shape, bound.dtype) if out is None or bound.elsewhere else out
     if bound.casts and cast(given, bound.casts) is None:
         return None
     operands = y, *given, None
     bound.call(*[operands[k] for k in bound.operands])
+    if out is not None and bound.elsewhere:
+        out[...] = y
+        y = out
     if not final:
         if bound.kept:
             RECURRENCES[verb].keep(bound.kept)
@@ -146,15 +147,18 @@ def bound_recurrence(
     casts = tuple((dict(casts) | real).items())
     _, shapes, strides = zip(*operands, strict=True)
     found: Any = module.bound_recurrence(verb, form, order, shapes, strides, plan.out_dtype)
+    elsewhere = found is None and out is not None
+    if elsewhere:
+        found = module.bound_recurrence(verb, form, order, shapes, (result[2], *strides[1:]), plan.out_dtype)
     if found is None:
         return None
     call, order_of_operands = found
     options = (*map(Same, (axis, reverse, False, backend)),)  # without the last values
     arguments = arguments_of(facts, order, tuples, states), (out or Same(None), *options)
-    kept = kept_recurrence(call, arguments, casts, result, order_of_operands, out is not None)
+    kept = None if elsewhere else kept_recurrence(call, arguments, casts, result, order_of_operands, out is not None)
     axes = (slice(None),) * form.axis
     last = tuple((*axes, row_of(form, form.n - 1 - k)) for k in range(min(form.n, order)))
-    return BoundRecurrence(call, order_of_operands, casts, form.shape, plan.out_dtype, kept, last)
+    return BoundRecurrence(call, order_of_operands, casts, form.shape, plan.out_dtype, kept, elsewhere, last)
 
 
 def order_of(verb: str, arguments: int, indices: int | None, states: bool) -> int | None:

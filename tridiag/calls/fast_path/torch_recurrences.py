@@ -40,6 +40,7 @@ class BoundRecurrence(NamedTuple):
     casts: Casts
     reaches: Reaches  # of the arguments and out
     shape: Shape
+    elsewhere: bool  # the result is made contiguous, and copied to where it is to lie
 
 
 def recurrence(verb: str, given: Mapping[str, Any], out: Any, **options: Any) -> Any:
@@ -72,10 +73,10 @@ def attempt(verb: str, a: Any, x: Any, init: Any, out: Any, reverse: bool, backe
         return None
     if bound.casts:
         convert(given, addresses, bound.casts)
-    y = given[len(rows)].new_empty(bound.shape) if out is None else out
+    y = given[len(rows)].new_empty(bound.shape) if out is None or bound.elsewhere else out
     operands = y.data_ptr(), *addresses[:-1], None
     bound.call(*[operands[k] for k in bound.operands])
-    return y
+    return out.copy_(y) if bound.elsewhere else y
 
 
 @functools.lru_cache(1024, typed=True)
@@ -118,10 +119,14 @@ def bound_recurrence(
         strides.append(steps_in(shape, own, shapes[-1]))
     if hasattr(module, "bound_recurrence"):
         found: Any = module.bound_recurrence(verb, form, order, shapes, strides, dtype)
+        elsewhere = found is None and out is not None
+        if elsewhere:
+            found = module.bound_recurrence(verb, form, order, shapes, (result[2], *strides[1:]), dtype)
         if found is None:
             return None
         call, operands = found
     else:
+        elsewhere = False
         program, operands = module.program_of_recurrence(verb, form, order, shapes, strides, (dtype, dtype))
         call = call_of(program, arguments[order][2])
-    return BoundRecurrence(call, operands, casts, reaches_of(*facts), form.shape)
+    return BoundRecurrence(call, operands, casts, reaches_of(*facts), form.shape, elsewhere)
