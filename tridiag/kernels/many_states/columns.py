@@ -42,6 +42,14 @@ def copied(zero, source, count, target):
 
 
 @njit(**OPTIONS)
+def are_all_0(zero, numbers, count):
+    left = 0
+    for j in range(count):
+        left += number(zero, numbers, j) != 0
+    return left == 0
+
+
+@njit(**OPTIONS)
 def moved(zero, F, k, rows, count, room):
     """Each of some rows x becomes F x."""
     width = bytes_of_real(zero, ())

@@ -45,22 +45,33 @@ def careful(eps: float) -> Any:
     return run
 
 
-def build(dtype: str):
-    """The C function void run(job, helpers) of log-likelihoods, and of all states where they are wanted."""
-    steps, zero = careful(float(np.finfo(dtype).eps)), np.zeros((), dtype)[()]
+def series_by_series(name: str, dtype: str, do: Any, keep: int, slopes: int):
+    """The C function void run(job, helpers) that calls ``do`` for each series; the rest: as of `allocate_states`."""
+    zero = np.zeros((), dtype)[()]
 
     @njit(**OPTIONS)
     def work(job, zero):
-        worker = allocate_states(zero, job, 0, 0)
+        worker = allocate_states(zero, job, keep, slopes)
         if address_of(worker) == 0:
             return
         for series in items(job):
             bind_series(job, worker.addresses.bindings, 8, series, 1)
-            deviance, _ = steps(zero, job, worker, 0)
-            put(zero, job, series, -0.5 * deviance)
+            do(zero, job, worker, series)
         give_back_states(worker)
 
-    return runner(zero, c_function(work, "tridiag_filter_series", first=JOB))
+    return runner(zero, c_function(work, name, first=JOB))
+
+
+def build(dtype: str):
+    """The C function void run(job, helpers) of log-likelihoods, and of all states where they are wanted."""
+    steps = careful(float(np.finfo(dtype).eps))
+
+    @njit(**OPTIONS)
+    def do(zero, job, worker, series):
+        deviance, _ = steps(zero, job, worker, 0)
+        put(zero, job, series, -0.5 * deviance)
+
+    return series_by_series("tridiag_filter_series", dtype, do, 0, 0)
 
 
 def build_shared(dtype: str):
@@ -100,43 +111,31 @@ def build_shared(dtype: str):
 
 def build_smoother(dtype: str):
     """The same of the states given all observations."""
-    eps, zero = float(np.finfo(dtype).eps), np.zeros((), dtype)[()]
+    eps = float(np.finfo(dtype).eps)
     steps, by_roots = smoothed(eps), smoothed_by_roots(eps)
 
     @njit(**OPTIONS)
-    def work(job, zero):
-        worker = allocate_states(zero, job, 1, 0)
-        if address_of(worker) == 0:
-            return
-        for series in items(job):
-            bind_series(job, worker.addresses.bindings, 8, series, 1)
-            deviance, loss = steps(zero, job, worker)
-            if loss > 0:
-                deviance = by_roots(zero, job, worker)
-            put(zero, job, series, -0.5 * deviance)
-        give_back_states(worker)
+    def do(zero, job, worker, series):
+        deviance, loss = steps(zero, job, worker)
+        if loss > 0:
+            deviance = by_roots(zero, job, worker)
+        put(zero, job, series, -0.5 * deviance)
 
-    return runner(zero, c_function(work, "tridiag_smoother_series", first=JOB))
+    return series_by_series("tridiag_smoother_series", dtype, do, 1, 0)
 
 
 def build_gradient(dtype: str):
     """The same of the derivatives of log-likelihoods, for models constant in time."""
-    eps, zero = float(np.finfo(dtype).eps), np.zeros((), dtype)[()]
+    eps = float(np.finfo(dtype).eps)
     steps, by_roots = differentiated(eps), differentiated_by_roots(eps)
 
     @njit(**OPTIONS)
-    def work(job, zero):
-        worker = allocate_states(zero, job, 1, 1)
-        if address_of(worker) == 0:
-            return
-        for series in items(job):
-            bind_series(job, worker.addresses.bindings, 8, series, 1)
-            target = worker.bindings[K.OF_MODEL]
-            if steps(zero, job, worker, target, 0) > 0:
-                by_roots(zero, job, worker, target)
-        give_back_states(worker)
+    def do(zero, job, worker, series):
+        target = worker.bindings[K.OF_MODEL]
+        if steps(zero, job, worker, target, 0) > 0:
+            by_roots(zero, job, worker, target)
 
-    return runner(zero, c_function(work, "tridiag_gradient_series", first=JOB))
+    return series_by_series("tridiag_gradient_series", dtype, do, 1, 1)
 
 
 def build_shared_gradient(dtype: str):

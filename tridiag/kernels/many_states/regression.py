@@ -11,29 +11,14 @@ from numba import njit
 
 from tridiag.kernels.access.operands import bytes_of_real
 from tridiag.kernels.jobs.words import kalman as K
-from tridiag.kernels.kalman.series import bind_series
-from tridiag.kernels.many_states.columns import orthogonal
+from tridiag.kernels.many_states.columns import are_all_0, orthogonal
 from tridiag.kernels.many_states.followers import FOLLOWING, means_at, regressors_at
-from tridiag.kernels.many_states.kernel import JOB, give_back_states
+from tridiag.kernels.many_states.kernel import series_by_series
 from tridiag.kernels.many_states.roots import inverse
 from tridiag.kernels.many_states.rows import Numbers, Rows, add_product, add_scaled, mirror, pack, scale, unpack
 from tridiag.kernels.many_states.smoother import smoothed, smoothed_by_roots
 from tridiag.kernels.many_states.steps import number, place_of, put_number
-from tridiag.kernels.many_states.workspace import allocate_states
-from tridiag.kernels.runtime.threads import runner
-from tridiag.kernels.runtime.work_items import items
-from tridiag.kernels.simd.memory import c_function
-from tridiag.kernels.simd.records import address_of
 from tridiag.kernels.simd.vector import LINE, OPTIONS
-
-
-@njit(**OPTIONS)
-def is_unseen(zero, unseen, q):
-    """Whether of any direction nothing is observed."""
-    left = 0
-    for j in range(q * q):
-        left += number(zero, unseen, j) != 0
-    return left > 0
 
 
 @njit(**OPTIONS)
@@ -53,7 +38,7 @@ def leave_out(zero, unseen, q, numbers, step, side, count, room):
 
 
 @njit(**OPTIONS)
-def regress(zero, job, worker, unseen):
+def regress(zero, job, worker, unseen, all_seen):
     """What the errors of the series tell of the unknown columns: to ``fit``, and their variances."""
     q, size = job.unknown, bytes_of_real(zero, ())
     count, length, weights = worker.seen, job.alike + job.unknown, worker.regressor_weights
@@ -61,7 +46,7 @@ def regress(zero, job, worker, unseen):
         for j in range(q):
             own = regressors_at(zero, job, worker, i)
             put_number(zero, own, j, -number(zero, own, j))
-    if is_unseen(zero, unseen, q):
+    if not all_seen:
         step = length * size
         leave_out(zero, unseen, q, worker.regressors, step, size, count, worker.scaled_parts)
     total = 0.0
@@ -109,24 +94,18 @@ def put_smoothed(zero, job, worker, t, unseen, all_seen):
 
 def build(dtype: str):
     """The C function void run(job, helpers) for a dtype."""
-    eps, zero = float(np.finfo(dtype).eps), np.zeros((), dtype)[()]
+    eps = float(np.finfo(dtype).eps)
     steps, by_roots = smoothed(eps, FOLLOWING), smoothed_by_roots(eps, FOLLOWING)
 
     @njit(**OPTIONS)
-    def work(job, zero):
-        worker = allocate_states(zero, job, 1, 0)
-        if address_of(worker) == 0:
-            return
-        for series in items(job):
-            bind_series(job, worker.addresses.bindings, 8, series, 1)
-            _, loss = steps(zero, job, worker)
-            if loss > 0:
-                by_roots(zero, job, worker)
-            unseen = worker.bindings[K.UNSEEN]
-            regress(zero, job, worker, unseen)
-            all_seen = not is_unseen(zero, unseen, job.unknown)
-            for t in range(job.steps):
-                put_smoothed(zero, job, worker, t, unseen, all_seen)
-        give_back_states(worker)
+    def do(zero, job, worker, series):
+        _, loss = steps(zero, job, worker)
+        if loss > 0:
+            by_roots(zero, job, worker)
+        unseen = worker.bindings[K.UNSEEN]
+        all_seen = are_all_0(zero, unseen, job.unknown * job.unknown)
+        regress(zero, job, worker, unseen, all_seen)
+        for t in range(job.steps):
+            put_smoothed(zero, job, worker, t, unseen, all_seen)
 
-    return runner(zero, c_function(work, "tridiag_smoother_unknown", first=JOB))
+    return series_by_series("tridiag_smoother_unknown", dtype, do, 1, 0)

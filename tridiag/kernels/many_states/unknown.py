@@ -16,6 +16,7 @@ from tridiag.algorithms.kalman_filter import LOG_TWO_PI
 from tridiag.kernels.access.operands import bytes_of_real
 from tridiag.kernels.jobs.words import unknown as U
 from tridiag.kernels.many_states.columns import (
+    are_all_0,
     clean,
     copied,
     eps_of,
@@ -106,10 +107,8 @@ def begin(job, zero, s):
 @njit(**OPTIONS)
 def is_known(job, zero, s):
     """Whether no direction is left of which nothing is known."""
-    A, left = place(job, zero, U.A, s, job.states * job.unknown), 0
-    for j in range(job.states * job.unknown):
-        left += number(zero, A, j) != 0
-    return left == 0
+    size = job.states * job.unknown
+    return are_all_0(zero, place(job, zero, U.A, s, size), size)
 
 
 @njit(**OPTIONS)
