@@ -49,14 +49,19 @@ def series(*shape: int, missing: float = 0.0, seed: int = 1) -> np.ndarray:
 def run(
     backend: Subject, verb: str, y: Any, parameters: dict[str, Any], dtype: str | None = None, **options: Any
 ) -> Any:
-    """From NumPy arrays to NumPy arrays. What is unknown at first is named where P0 cannot be read, on a GPU."""
+    """From NumPy arrays to NumPy arrays."""
     function = getattr(kalman, verb)
-    unknown = np.isposinf(np.diagonal(parameters["P0"], axis1=-2, axis2=-1)).reshape(-1, parameters["P0"].shape[-1])
-    if backend.library == "cupy" and unknown.all(0).any():
-        options = {"diffuse": [*np.flatnonzero(unknown.any(0))]} | options
+    options = named_unknown(backend.library, parameters) | options
     given = {name: backend.array(x, dtype) for name, x in parameters.items()}
     result = function(backend.array(y, dtype), backend=backend.name, **given, **options)
     return type(result)(*map(to_numpy, result)) if isinstance(result, tuple) else to_numpy(result)
+
+
+def named_unknown(library: str, parameters: dict[str, Any]) -> dict[str, Any]:
+    """The option that names what is unknown at first, where P0 cannot be read: on a GPU."""
+    unknown = np.isposinf(np.diagonal(parameters["P0"], axis1=-2, axis2=-1)).reshape(-1, parameters["P0"].shape[-1])
+    named = library == "cupy" and unknown.all(0).any()
+    return {"diffuse": [*np.flatnonzero(unknown.any(0))]} if named else {}
 
 
 # ------------------------------------------------------------------------------------------------------ the definition

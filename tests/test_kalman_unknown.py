@@ -10,7 +10,7 @@ from helpers import Subject, to_library, to_numpy
 from tridiag import kalman
 from tridiag.problems.state_space import SMOOTHER
 
-from test_kalman import run  # isort: skip
+from test_kalman import named_unknown, run  # isort: skip
 from test_kalman_accuracy import exact  # isort: skip
 from test_kalman_diffuse import LARGE, limit  # isort: skip
 from test_kalman_verbs import check_samples, generator  # isort: skip
@@ -66,7 +66,7 @@ def check(y: np.ndarray, parameters: dict[str, Any], backend: str, library: str 
     between = np.logical_and(abs(smoothed_cov) > LARGE**0.25, abs(smoothed_cov) < LARGE**0.75)
     if abs(likelihood) > 1e4 or between.any():
         return False
-    given = {name: to_library(library, x) for name, x in parameters.items()}
+    given = {name: to_library(library, x) for name, x in parameters.items()} | named_unknown(library, parameters)
     series = to_library(library, y)
     filtered, found, pairs = (
         getattr(kalman, verb)(series, backend=backend, **given) for verb in ("filter", "smoother", "lag_one_smoother")
@@ -197,10 +197,11 @@ def test_exact_observations_that_contradict_the_model(backend: Subject) -> None:
             assert np.isnan(found.mean).any() or found.log_likelihood < -1e10
 
 
-@pytest.mark.parametrize("seed", [84, 994, 1547, 1599])
-def test_exact_states_of_which_rounding_alone_is_left(seed: int) -> None:
+@pytest.mark.parametrize("loops", ["numpy_scan", "numba_scan"])
+@pytest.mark.parametrize("seed", [84, 994, 1390, 1547, 1599, 4279])
+def test_exact_states_of_which_rounding_alone_is_left(seed: int, loops: str) -> None:
     """No gain of a smoother is a quotient of rounding errors: means were off by up to 7e12 of their size."""
-    assert check(*hardly_seen(seed), "numpy_scan")
+    assert check(*hardly_seen(seed), loops)
 
 
 @pytest.mark.slow

@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 
 from tridiag.algorithms.numbers import finite
 
+ROUNDING = 16  # eps: below that share of its terms a difference is 0
+
 
 class Root(NamedTuple):
     """A covariance L D L^T."""
@@ -161,7 +163,7 @@ def difference(ops: Any, x: Any, y: Any, nothing: Callable[[Any], Any] | None = 
 
     ``nothing``: makes that 0 of the difference; with its derivative, ``ops.vanished``.
     """
-    found, rounding = x - y, 4 * ops.limits(x)[0]
+    found, rounding = x - y, ROUNDING * ops.limits(x)[0]
     return ops.where(
         ops.at_most(ops.size(found), rounding * (ops.size(x) + ops.size(y))), (nothing or ops.zero)(found), found
     )

@@ -42,8 +42,8 @@ def filter(
         needs its time axis: (s, 1, k, k). Q and R may be singular, and 0. ``F[n-1]``, ``Q[n-1]`` are never read.
     m0, P0 : array
         Mean and covariance of x[0] before y[0] is seen, (..., k) and (..., k, k). A state whose variance is infinite is
-        unknown at first. Where the values of P0 cannot be read, as those of an argument of `jax.jit`, ``diffuse`` has
-        to name it: without that its series are NaN.
+        unknown at first. Where the values of P0 cannot be read, as those of an argument of `jax.jit` or on a GPU,
+        ``diffuse`` has to name it: without that its series are NaN.
     state_intercept, obs_intercept : array
         Known vectors that are added in every step, c and d: (k,) and (p,), or (..., time, k) and (..., time, p) as the
         matrices above. ``state_intercept[n-1]`` is never read. None: 0.

@@ -9,6 +9,7 @@ import numpy as np
 from numba import njit
 
 from tridiag.algorithms.kalman_diffuse import NOISE
+from tridiag.algorithms.kalman_square_roots import ROUNDING
 from tridiag.kernels.access.operands import bytes_of_real
 from tridiag.kernels.many_states.roots import finite, inverse, negligible
 from tridiag.kernels.many_states.steps import number, put_number
@@ -32,7 +33,7 @@ def clean(zero, x, terms, k):
 def difference(zero, x, y):
     """x - y, or 0 where that is rounding alone."""
     found = x - y
-    return 0.0 if abs(found) <= 4 * eps_of(zero) * (abs(x) + abs(y)) else found
+    return 0.0 if abs(found) <= ROUNDING * eps_of(zero) * (abs(x) + abs(y)) else found
 
 
 @njit(**OPTIONS)

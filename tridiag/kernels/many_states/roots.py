@@ -23,6 +23,7 @@ from tridiag.kernels.many_states.rows import (
     mix,
     pack,
     subtract_product,
+    take_off_each,
     unpack,
 )
 from tridiag.kernels.many_states.steps import load_motion, number, place_of, put_number, weigh
@@ -233,7 +234,8 @@ def join_factors(zero, worker, count):
 def orthogonal(zero, worker, parts, weights, first, count, size, length, columns, found):
     """The first ``size`` columns of the root of sum_m w[m] parts[m] parts[m]^T, and its weights; what is left.
 
-    Rows of ``length`` bytes. Of ``count`` parts, those from number ``first`` on begin with one zero more each.
+    Rows of ``length`` bytes. Of ``count`` parts, those from number ``first`` on begin with one zero more each. What
+    is rounding alone is 0: of what is exact nothing is left, by which to divide.
     """
     width, vectors, step = bytes_of_real(zero, ()), length // LINE, parts.step
     for j in range(size):
@@ -252,7 +254,7 @@ def orthogonal(zero, worker, parts, weights, first, count, size, length, columns
         column = Rows(columns.address + j * columns.step, 0)
         add_product(zero, column, Numbers(worker.shares, 0, width), parts, Rows(worker.zeros, 0), 1, used, vectors, 0)
         unit(zero, column.address, j)
-        subtract_product(zero, parts, Numbers(worker.firsts, width, 0), column, parts, used, 1, vectors, 0)
+        take_off_each(zero, (parts.address, step, worker.firsts, column.address, used, vectors))
         put_number(zero, found, j, variance)
 
 

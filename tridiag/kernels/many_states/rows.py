@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from numba import njit
 
+from tridiag.algorithms.kalman_square_roots import ROUNDING
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.processor import bytes_of_register
 from tridiag.kernels.simd.transpose import transpose_blocks
@@ -143,6 +144,27 @@ def outer(code: Code, target: Value, x: Value, y: Value, *sizes: Value) -> None:
 
 
 add_outer_to = library.add("outer", outer)
+
+
+def take_off(
+    code: Code, target: Value, step: Value, numbers: Value, source: Value, rows: Value, vectors: Value
+) -> None:
+    """A multiple of one row off each of some rows, or 0 where what is left is rounding alone; multiples in memory."""
+
+    def rest(row: Value, place: Value, factor: Value, own: Value) -> None:
+        x, y = code.load(row + place), factor * own
+        found, rounding = x - y, ROUNDING * code.eps
+        nothing = code.size(found) <= (code.size(x) + code.size(y)) * rounding
+        code.store(row + place, code.where(nothing, code.zero(), found))
+
+    def column(place: Value) -> None:
+        own = code.load(source + place)
+        each(code, 0, rows, lambda i: rest(target + i * step, place, code.spread(numbers + i * code.size_of_real), own))
+
+    each(code, 0, vectors, lambda v: column(v * LINE))
+
+
+take_off_each = library.add("take_off", take_off)
 
 
 def dot(squares: bool, code: Code, x: Value, y: Value, vectors: Value, target: Value) -> None:

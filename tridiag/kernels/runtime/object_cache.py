@@ -14,6 +14,7 @@ import contextlib
 import hashlib
 import importlib.metadata
 import json
+import logging  # noqa: F401  # its hooks at forks: see below
 import os
 import pathlib
 import sys
@@ -56,7 +57,9 @@ _kernels: dict[str, Kernel] = {}
 modules: dict[str, str] = {}  # that build the kernels of this process, by their names
 _warned = False  # that a file is not to be trusted
 _lock = threading.RLock()
-if hasattr(os, "register_at_fork"):  # a child must not wait for a thread that it does not have
+# A child must not wait for a thread that it does not have. What forks waits for a kernel that is being compiled and
+# may not hold the lock of `logging` by then, as Numba logs: that module's hook is registered first, to run after this.
+if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
