@@ -114,7 +114,7 @@ def formed(name: str, rng: np.random.Generator) -> dict[str, Any]:
 @pytest.mark.parametrize("name", ["dense", "units", "apart", "one noise", "season"])
 def test_log_likelihoods_are_those_of_states_as_they_stand(name: str) -> None:
     """Of a dense F others are taken, so that half of it is zeros; however far apart the units of states are."""
-    from tridiag.kernels.states_in_lanes import hessenberg
+    from tridiag.kernels.many_states import hessenberg
 
     assert hessenberg.STEPS <= STEPS
     rng = np.random.default_rng(3)
@@ -123,6 +123,22 @@ def test_log_likelihoods_are_those_of_states_as_they_stand(name: str) -> None:
     found, wanted = (kalman.log_likelihood(y, backend=backend, **given) for backend in ("numba", "numpy"))
     np.testing.assert_allclose(found, wanted, rtol=1e-13)
     np.testing.assert_allclose(kalman.filter(y, **given).log_likelihood, wanted, rtol=1e-13)
+
+
+@pytest.mark.parametrize("observed", [1, 2])
+@pytest.mark.parametrize("name", ["dense", "units", "apart", "one noise", "season", "diffuse", "certain"])
+def test_those_of_series_that_share_a_model(name: str, observed: int) -> None:
+    """The same, of states that each series begins with; where digits would be lost, of the states as they stand."""
+    rng = np.random.default_rng(4)
+    given = {key: x[0, 0] if x.ndim == 4 else x for key, x in formed(name, rng).items()}
+    given |= {"H": given["H"][:observed], "R": given["R"][:observed, :observed]}
+    y, limit = rng.normal(size=(9, STEPS, observed)), 1e-13
+    if name == "diffuse":
+        given, limit = given | {"P0": 1e13 * given["P0"], "R": 1e-4 * given["R"]}, 1e-10
+    elif name == "certain":
+        given |= {key: 0 * given[key] for key in ("P0", "Q")}
+    found, wanted = (kalman.log_likelihood(y, backend=backend, **given) for backend in ("numba", "numpy"))
+    np.testing.assert_allclose(found, wanted, rtol=limit)
 
 
 # ------------------------------------------------------------------------------------------------------- products

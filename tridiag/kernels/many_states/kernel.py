@@ -16,16 +16,18 @@ from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.jobs.words.kalman import Filter
 from tridiag.kernels.kalman.series import bind_series, put
 from tridiag.kernels.many_states import records, shared_gradient, workspace
+from tridiag.kernels.many_states.common import allocate_common, common_of
 from tridiag.kernels.many_states.filter import filtered, filtered_by_roots
 from tridiag.kernels.many_states.gradient import differentiated, differentiated_by_roots
-from tridiag.kernels.many_states.records import VECTORS, allocate_means, means_of_series, size_of_record
+from tridiag.kernels.many_states.hessenberg import change_basis, pays
+from tridiag.kernels.many_states.records import VECTORS, allocate_means, means_of_series
 from tridiag.kernels.many_states.shared_gradient import allocate_slopes, size_of_longer_record, slopes_of_series
 from tridiag.kernels.many_states.smoother import smoothed, smoothed_by_roots
-from tridiag.kernels.many_states.steps import put_number
+from tridiag.kernels.many_states.steps import forget_model, put_number
 from tridiag.kernels.many_states.workspace import allocate_states
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import items
-from tridiag.kernels.simd.memory import c_function, malloc, pointer, set_word, word
+from tridiag.kernels.simd.memory import c_function, malloc, set_word, word
 from tridiag.kernels.simd.records import RecordAt, address_of
 from tridiag.kernels.simd.vector import LINE, OPTIONS
 
@@ -76,33 +78,44 @@ def build(dtype: str):
 
 def build_shared(dtype: str):
     """The same of log-likelihoods where series share their model."""
-    steps, zero = careful(float(np.finfo(dtype).eps)), np.zeros((), dtype)[()]
+    eps, zero = float(np.finfo(dtype).eps), np.zeros((), dtype)[()]
+    steps, by_roots = filtered(eps), filtered_by_roots(eps)
+
+    @njit(**OPTIONS)
+    def common_steps(zero, job, worker, common):
+        """The records, in another basis of the states if that pays and loses no digits, and the logarithms of all."""
+        bind_series(job, worker.addresses.bindings, 8, 0, 1)
+        common.moved = 0
+        if pays(job):
+            change_basis(zero, job, worker, common)
+        _, logarithms, loss = steps(zero, job, worker, common.records, 0)
+        if loss > 0:
+            common.moved = 0
+            bind_series(job, worker.addresses.bindings, 8, 0, 1)
+            forget_model(worker)
+            _, logarithms = by_roots(zero, job, worker, common.records, 0)
+        put_number(zero, common.logarithms, 0, logarithms)
 
     @njit(**OPTIONS)
     def prepare(job, zero):
-        """The logarithms that all series have in common, and the records, to memory of the job; or there is no task."""
-        worker = allocate_states(zero, job, 0, 0)
-        memory = malloc(types.uint64(2 * LINE + job.steps * size_of_record(zero, job)))
-        job.owned = memory
-        if address_of(worker) == 0 or memory == 0:
+        """What series have in common, to memory of the job; or there is no task."""
+        worker, common = allocate_states(zero, job, 0, 0), allocate_common(zero, job)
+        job.owned = common.memory if address_of(common) != 0 else 0
+        if address_of(worker) == 0 or job.owned == 0:
             job.task = 0
         else:
-            bind_series(job, worker.addresses.bindings, 8, 0, 1)
-            _, logarithms = steps(zero, job, worker, records_in(memory))
-            pointer(memory, types.float64(0))[0] = logarithms
+            common_steps(zero, job, worker, common)
         if address_of(worker) != 0:
             give_back_states(worker)
 
     @njit(**OPTIONS)
     def work(job, zero):
-        worker, memory, lanes = allocate_means(zero, job), job.owned, lanes_of(zero, ())
+        worker, common, lanes = allocate_means(zero, job), common_of(job), lanes_of(zero, ())
         if address_of(worker) == 0:
             return
         for item in items(job):
             first = item * VECTORS * lanes
-            vectors = min(VECTORS, (job.series - first + lanes - 1) // lanes)
-            logarithms = pointer(memory, types.float64(0))[0]
-            means_of_series(zero, job, worker, first, vectors, records_in(memory), logarithms)
+            means_of_series(zero, job, worker, first, min(VECTORS, (job.series - first + lanes - 1) // lanes), common)
         give_back_means(worker)
 
     name = "tridiag_filter_many_shared"

@@ -14,16 +14,17 @@ from tridiag.kernels.access.operands import addresses, bytes_of_real, lanes_of
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.jobs.words.record import Word
 from tridiag.kernels.kalman.series import bind_series, put
+from tridiag.kernels.many_states.profiles import ROW, Profile, put_profile, put_whole_profile
 from tridiag.kernels.many_states.rows import (
     Numbers,
     Rows,
-    add_product,
+    add_product_within,
     clear,
     each,
     library,
     pack,
 )
-from tridiag.kernels.many_states.steps import factor_of, number, put_number
+from tridiag.kernels.many_states.steps import factor_of, number, put_number, stride
 from tridiag.kernels.runtime.workspace import Workspace, aligned, workspace
 from tridiag.kernels.simd.memory import word
 from tridiag.kernels.simd.records import address_of
@@ -63,17 +64,20 @@ class Means(Workspace):
     means, ahead = Word(), Word()  # a row for each state
     errors = Word()  # a row for each observation of a step
     quadratic, zeros = Word(), Word()
+    profile = Word()  # of F
 
 
-ARRAYS, allocate, give_back = workspace(Means, "bindings", "means", "ahead", "errors", "quadratic", "zeros")
+ARRAYS, allocate, give_back = workspace(Means, "bindings", "means", "ahead", "errors", "quadratic", "zeros", "profile")
 
 
 @njit(**OPTIONS)
 def allocate_means(zero, job):
     row, k, p = VECTORS * LINE, job.states, job.observed
     bindings = aligned(8 * K.OPERANDS * VECTORS * lanes_of(zero, ()))
-    sizes = ARRAYS(bindings=bindings, means=k * row, ahead=k * row, errors=p * row, quadratic=row, zeros=row)
-    return allocate(sizes)
+    return allocate(ARRAYS(
+        bindings=bindings, means=k * row, ahead=k * row, errors=p * row, quadratic=row, zeros=row,
+        profile=aligned(k * ROW),
+    ))  # fmt: skip
 
 
 def gather_rows(code: Code, table: Value, step: Value, target: Value, rows: Value, vectors: Value) -> None:
@@ -151,25 +155,48 @@ def gather(zero, job, worker, operand, t, series, rows, target):
 
 
 @njit(**OPTIONS)
-def means_of_series(zero, job, worker, first, vectors, records, logarithms):
-    """The log-likelihoods of some vectors of series, from the records of all steps."""
-    k, p, size, row = job.states, job.observed, bytes_of_real(zero, ()), VECTORS * LINE
-    states, noises, series = aligned(k * size), aligned(p * size), vectors * lanes_of(zero, ())
-    zeros = Rows(worker.zeros, 0)
+def move_means(zero, job, worker, matrix, vectors):
+    """A matrix times all means; its profile is that of the worker."""
+    k, size, row = job.states, bytes_of_real(zero, ()), VECTORS * LINE
+    means, ahead, profile = Rows(worker.means, row), Rows(worker.ahead, row), Profile(worker.profile, ROW)
+    left, zeros = Numbers(matrix, k * size, size), Rows(worker.zeros, 0)
+    add_product_within(zero, ahead, left, means, zeros, profile, k, k, vectors)
+    worker.means, worker.ahead = worker.ahead, worker.means
+
+
+@njit(**OPTIONS)
+def begin_means(zero, job, worker, common, series, vectors):
+    """The means that series begin with, in the basis of the model that they have in common; nothing summed."""
+    k, size = job.states, bytes_of_real(zero, ())
     clear(zero, (worker.zeros, VECTORS))
     clear(zero, (worker.quadratic, VECTORS))
-    bind_series(job, worker.bindings, 8 * series, first, series)
     gather(zero, job, worker, K.M0, 0, series, k, worker.means)
+    put_whole_profile(worker.profile, k)
+    if common.moved != 0:
+        move_means(zero, job, worker, common.basis, vectors)
+    F = common.F if common.moved != 0 else step_of_first(job, worker, K.F, 0, series)
+    if stride(job, K.F) == 0:
+        put_profile(zero, worker.profile, F, k * size, k)
+
+
+@njit(**OPTIONS)
+def means_of_series(zero, job, worker, first, vectors, common):
+    """The log-likelihoods of some vectors of series, from what they have in common."""
+    k, p, size = job.states, job.observed, bytes_of_real(zero, ())
+    states, noises, series = aligned(k * size), aligned(p * size), vectors * lanes_of(zero, ())
+    bind_series(job, worker.bindings, 8 * series, first, series)
+    begin_means(zero, job, worker, common, series, vectors)
     for t in range(job.steps):
-        record = records + t * size_of_record(zero, job)
+        record = common.records + t * size_of_record(zero, job)
         F, H = step_of_first(job, worker, K.F, t, series), step_of_first(job, worker, K.H, t, series)
+        if common.moved != 0:
+            F, H = common.F, common.H
         gather(zero, job, worker, K.Y, t, series, p, worker.errors)
         of_step = H, record, states, noises, k, p
         taken_in(zero, (worker.means, worker.errors, worker.quadratic, *of_step))
         if t + 1 < job.steps:
-            means, ahead = Rows(worker.means, row), Rows(worker.ahead, row)
-            add_product(zero, ahead, Numbers(F, k * size, size), means, zeros, k, k, vectors, 0)
-            worker.means, worker.ahead = worker.ahead, worker.means
+            move_means(zero, job, worker, F, vectors)
+    logarithms = number(zero, common.logarithms, 0)
     for lane in range(series):
         put(zero, job, first + lane, -0.5 * (number(zero, worker.quadratic, lane) + logarithms))
 

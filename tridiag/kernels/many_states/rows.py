@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from numba import njit
 
 from tridiag.algorithms.kalman_square_roots import ROUNDING
+from tridiag.kernels.many_states.profiles import Profile
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.processor import bytes_of_register
 from tridiag.kernels.simd.transpose import transpose_blocks
@@ -69,12 +70,16 @@ def each(code: Code, first: Any, last: Any, body: Callable[[Value], None]) -> No
 def product(sign: int, squares: bool, code: Code, *given: Value) -> None:
     """target = start + sign left @ right; with ``squares`` the entries of the right side are squared.
 
-    ``low``: 1 where of each row only what is not below the diagonal is wanted, from a whole vector on; else 0.
+    ``low``: 1 where of each row only what is not below the diagonal is wanted, from a whole vector on; else 0. Behind
+    it the profile of the left side, if one is given.
     """
     target, target_step, left, left_step, left_side, right, right_step = given[:7]
-    start, start_step, rows, inner, vectors, low = given[7:]
+    start, start_step, rows, inner, vectors, low = given[7:13]
     tall, wide = block()
     combine = operator.add if sign > 0 else operator.sub
+
+    def terms(i: Value, height: int) -> tuple[Any, Value]:
+        return Profile(*given[13:]).terms(code, i, height, inner) if given[13:] else (0, inner)
 
     def piece(i: Value, height: int, first: Value, width: int) -> None:
         """Some rows of the result from row i on, and some of their vectors."""
@@ -88,7 +93,7 @@ def product(sign: int, squares: bool, code: Code, *given: Value) -> None:
             return tuple(combine(x, y) for x, y in zip(sums, terms, strict=True))
 
         begun = tuple(code.load(start + (i + r) * start_step + place) for r, place in places)
-        for (r, place), value in zip(places, code.fori(0, inner, term, begun), strict=True):
+        for (r, place), value in zip(places, code.fori(*terms(i, height), term, begun), strict=True):
             code.store(target + (i + r) * target_step + place, value)
 
     def some_rows(i: Value, height: int) -> None:
@@ -113,6 +118,17 @@ def named(sign: int, squares: bool, name: str) -> Any:
         write(zero, (*of_target, right.address, right.step, start.address, start.step, rows, inner, vectors, low))
 
     return run
+
+
+write_within = library.add("add_product_within", functools.partial(product, 1, False))
+
+
+@njit(**OPTIONS)
+def add_product_within(zero, target, left, right, start, profile, rows, inner, vectors):
+    """As `add_product`, but for products with zeros at the ends of rows of the left side."""
+    of_target = target.address, target.step, left.address, left.step, left.side
+    of_right = right.address, right.step, start.address, start.step
+    write_within(zero, (*of_target, *of_right, rows, inner, vectors, 0, profile.address, profile.step))
 
 
 add_product, subtract_product = named(1, False, "add_product"), named(-1, False, "subtract_product")

@@ -13,11 +13,13 @@ from numba import njit, types
 from tridiag.kernels.access.operands import bytes_of_real
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.kalman.loops import NEARLY
+from tridiag.kernels.many_states.profiles import ROW, Profile, put_profile, put_whole_profile
 from tridiag.kernels.many_states.rows import (
     Numbers,
     Rows,
     add_product,
     add_product_of_squares,
+    add_product_within,
     add_scaled,
     dot_of_squares_to,
     dot_to,
@@ -39,6 +41,12 @@ from tridiag.kernels.simd.vector import LINE, OPTIONS
 def place_of(job, worker, operand, t):
     """The address of step t of an operand."""
     return worker.bindings[operand] + t * word(address_of(job) + 8 * (K.TABLE + operand))
+
+
+@njit(**OPTIONS)
+def stride(job, operand):
+    """The bytes from step to step of an operand, 0 where it does not change."""
+    return word(address_of(job) + 8 * (K.TABLE + operand))
 
 
 @njit(**OPTIONS)
@@ -78,12 +86,22 @@ def load_start(zero, job, worker):
 
 
 @njit(**OPTIONS)
+def forget_model(worker):
+    """What was copied of a model is copied anew."""
+    worker.F_from, worker.F_rows_from, worker.Q_from, worker.H_from = 0, 0, 0, 0
+
+
+@njit(**OPTIONS)
 def load_motion(zero, job, worker, t):
     """F, transposed, and Q of a step, where they are others than before; the address of F."""
     k, size = job.states, bytes_of_real(zero, ())
     F, Q = place_of(job, worker, K.F, t), place_of(job, worker, K.Q, t)
     if worker.F_from != F:
         transpose(zero, (worker.F_turned, worker.row, F, k * size, k, k))
+        if stride(job, K.F) == 0:
+            put_profile(zero, worker.profile, F, k * size, k)
+        elif worker.F_from == 0:
+            put_whole_profile(worker.profile, k)
         worker.F_from = F
     if worker.Q_from != Q:
         load_symmetric(zero, job, worker, Q, worker.Q)
@@ -263,7 +281,8 @@ def predict_covariance(zero, job, worker, F):
     k, row, size = job.states, worker.row, bytes_of_real(zero, ())
     cov, product, vectors = Rows(worker.cov, row), Rows(worker.product, row), row // LINE
     moved, turned = Numbers(worker.product, row, size), Rows(worker.F_turned, row)
-    add_product(zero, product, Numbers(F, k * size, size), cov, Rows(worker.zeros, 0), k, k, vectors, 0)
+    left, profile = Numbers(F, k * size, size), Profile(worker.profile, ROW)
+    add_product_within(zero, product, left, cov, Rows(worker.zeros, 0), profile, k, k, vectors)
     add_product(zero, cov, moved, turned, Rows(worker.Q, row), k, k, vectors, 1)
     mirror(zero, (worker.cov, row, k))
 

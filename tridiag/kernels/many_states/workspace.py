@@ -7,6 +7,7 @@ from numba import njit
 from tridiag.kernels.access.operands import bytes_of_real, lanes_of
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.jobs.words.record import Word, Words
+from tridiag.kernels.many_states.profiles import ROW
 from tridiag.kernels.many_states.rows import clear
 from tridiag.kernels.runtime.workspace import Workspace, aligned, workspace
 from tridiag.kernels.simd.memory import pointer, word
@@ -24,6 +25,7 @@ class States(Workspace):
     mean, ahead = Word(), Word()  # of the states, and what is predicted for the next step
     cov = Word()
     product, F_turned, Q, H = Word(), Word(), Word(), Word()
+    profile = Word()  # of F
     news = Word()  # of each observation that is there: the row of L^-1 H P, of S and of L^-1 H
     gains = Word()  # those of L^-1 H P times their weights
     kept, variances, weights = Word(), Word(), Word()  # of those observations: which ones, D and 1 / D
@@ -56,11 +58,11 @@ class States(Workspace):
 
 
 ARRAYS, allocate, give_back = workspace(
-    States, "mean", "ahead", "cov", "product", "F_turned", "Q", "H", "news", "gains", "kept", "variances", "weights",
-    "errors", "scaled", "zeros", "variances_before", "variances_now", "Q_diagonal", "spread", "moved", "older",
-    "reach", "columns", "root_weights", "noise_columns", "noise_weights", "R", "R_columns", "R_weights", "loads",
-    "parts", "part_weights", "firsts", "shares", "F_rows", "later_mean", "later_cov", "smoothed", "pulled", "doubled",
-    "joint", "joint_weights", "later_weights", "inverse", "of_F", "of_H", "of_Q", "of_R", "shrunk", "NP",
+    States, "mean", "ahead", "cov", "product", "F_turned", "Q", "H", "profile", "news", "gains", "kept", "variances",
+    "weights", "errors", "scaled", "zeros", "variances_before", "variances_now", "Q_diagonal", "spread", "moved",
+    "older", "reach", "columns", "root_weights", "noise_columns", "noise_weights", "R", "R_columns", "R_weights",
+    "loads", "parts", "part_weights", "firsts", "shares", "F_rows", "later_mean", "later_cov", "smoothed", "pulled",
+    "doubled", "joint", "joint_weights", "later_weights", "inverse", "of_F", "of_H", "of_Q", "of_R", "shrunk", "NP",
     "later_state", "factors", "states", "followers", "later_of_followers", "moved_followers", "regressors",
     "regressor_weights", "fit", "fit_variances", "scaled_parts",
 )  # fmt: skip
@@ -97,6 +99,7 @@ def allocate_states(zero, job, back, slope):
     seen, numbers = (job.steps * p + unknown) * min(unknown, 1), followers * size
     sizes = ARRAYS(
         mean=row, ahead=row, cov=square, product=k * row, F_turned=k * row, Q=square, H=p * row,
+        profile=aligned(k * ROW),
         news=p * news, gains=p * row, kept=aligned(8 * p),
         variances=noises, weights=noises, errors=noises, scaled=noises,
         zeros=max(2 * row, noises), variances_before=row, variances_now=row, Q_diagonal=row, spread=row,

@@ -1,9 +1,4 @@
-"""Models in another basis of their states, in which F is upper Hessenberg and half of its products are of zeros.
-
-Log-likelihoods are the same in any basis. States are scaled first, so that their variances are about 1: a state that
-is large in its units would else leave its rounding errors in all others. Then Householder's reflections, of each lane
-its own, take F to that form (G. H. Golub and C. F. Van Loan, Matrix Computations, section 7.4).
-"""
+"""Models in another basis of their states, as `tridiag.kernels.many_states.hessenberg` has it: a model in each lane."""
 
 from __future__ import annotations
 
@@ -11,18 +6,15 @@ from typing import Any
 
 from numba import njit
 
-from tridiag.kernels.jobs.words import kalman as K
+from tridiag.kernels.many_states.hessenberg import DENSE
 from tridiag.kernels.many_states.rows import each
 from tridiag.kernels.simd.records import At
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import LINE, OPTIONS, Code
 from tridiag.kernels.states_in_lanes.copies import mirror, pick_out, profile_of
 from tridiag.kernels.states_in_lanes.matrices import library
-from tridiag.kernels.states_in_lanes.steps import load_motion, load_sight, stride
+from tridiag.kernels.states_in_lanes.steps import load_motion, load_sight
 from tridiag.kernels.states_in_lanes.workspace import LOSS
-
-STEPS = 48  # from which on a change of basis pays: it takes as long as 6 steps or so, and saves a sixth of each
-DENSE = 3, 4  # a share of the entries of F, between the first and the last that is not 0 in each row
 
 
 def scale(code: Code, worker: At, size: Value, observed: Value) -> None:
@@ -123,15 +115,6 @@ def reflect(code: Code, worker: At, matrix: Value, line: Value, step: Value, cou
 scale_states, reflector_of, reflected = (
     library.add(name, body) for name, body in (("scale_states", scale), ("reflector", reflector), ("reflect", reflect))
 )
-
-
-@njit(**OPTIONS)
-def pays(job):
-    """Whether nothing but log-likelihoods is wanted, of models that do not change and of enough steps."""
-    for operand in (K.MEAN, K.COV, K.PREDICTED_MEAN, K.PREDICTED_COV):
-        if job.pointers[operand] != 0:
-            return False
-    return job.steps >= STEPS and stride(job, K.F) == 0 and stride(job, K.Q) == 0 and stride(job, K.H) == 0
 
 
 @njit(**OPTIONS)

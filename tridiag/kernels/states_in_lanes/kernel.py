@@ -21,13 +21,14 @@ from tridiag.kernels.jobs.words.symbols import PREFIX
 from tridiag.kernels.kalman.kernel import LOG_TWO
 from tridiag.kernels.kalman.series import bind_series, put
 from tridiag.kernels.many_states.filter import ASKING, PREDICTED, UPDATED
+from tridiag.kernels.many_states.hessenberg import pays
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import c_function, pointer, set_word, word
 from tridiag.kernels.simd.records import RecordAt, address_of, at
 from tridiag.kernels.simd.vector import LINE, OPTIONS
-from tridiag.kernels.states_in_lanes.hessenberg import change_basis, pays
+from tridiag.kernels.states_in_lanes.hessenberg import change_basis
 from tridiag.kernels.states_in_lanes.steps import (
     load_motion,
     load_start,

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from numba import njit
 
+from tridiag.kernels.many_states.profiles import Profile
 from tridiag.kernels.many_states.rows import each
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.processor import bytes_of_register
@@ -32,25 +33,6 @@ class Matrix(NamedTuple):
 
     def at(self, i: Any, j: Any) -> Any:
         return self.address + i * self.row + j * self.column
-
-
-class Profile(NamedTuple):
-    """Where in each row of a matrix the first entry is that is not 0, and behind the last: two words, and so on.
-
-    ``step``: the bytes from one row's to the next one's.
-    """
-
-    address: Any
-    step: Any
-
-    def terms(self, code: Code, first: Value, count: int, inner: Value) -> tuple[Value, Value]:
-        """The first term of sums for some of those rows, and behind the last, of not more than ``inner``."""
-        places = [self.address + (first + r) * self.step for r in range(count)]
-        begin, end = code.word(places[0]), code.word(places[0] + 8)
-        for place in places[1:]:
-            low, high = code.word(place), code.word(place + 8)
-            begin, end = code.pick(low < begin, low, begin), code.pick(high > end, high, end)
-        return begin, code.pick(end < inner, end, inner)
 
 
 @njit(**OPTIONS)

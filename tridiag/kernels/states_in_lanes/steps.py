@@ -9,15 +9,15 @@ from numba import njit
 from tridiag.kernels.access.operands import addresses, lanes_of
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.kalman.loops import NEARLY
+from tridiag.kernels.many_states.profiles import Profile
 from tridiag.kernels.many_states.rows import each
-from tridiag.kernels.simd.memory import word
-from tridiag.kernels.simd.records import At, address_of
+from tridiag.kernels.many_states.steps import stride
+from tridiag.kernels.simd.records import At
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import LINE, OPTIONS, Code
 from tridiag.kernels.states_in_lanes.copies import clear, gather, mirror, pick_out, profile_of, put_ones, scatter
 from tridiag.kernels.states_in_lanes.matrices import (
     Matrix,
-    Profile,
     add_product,
     add_symmetric,
     add_symmetric_less,
@@ -30,12 +30,6 @@ from tridiag.kernels.states_in_lanes.matrices import (
 from tridiag.kernels.states_in_lanes.workspace import COUNT, EXPONENT, LOSS, MANTISSA, QUADRATIC, SUMS
 
 # ------------------------------------------------------------------------------------------------------- the model
-
-
-@njit(**OPTIONS)
-def stride(job, operand):
-    """The bytes from step to step of an operand, 0 where it does not change."""
-    return word(address_of(job) + 8 * (K.TABLE + operand))
 
 
 @njit(**OPTIONS)
