@@ -67,6 +67,13 @@ def test_what_cannot_be_burnt(burn: Any) -> None:
         kalman.log_likelihood(series(5, 1), **model(2, 1), burn=burn)
 
 
+def test_no_more_steps_are_burnt_than_there_are() -> None:
+    y, parameters = series(5, 1), model(2, 1)
+    assert kalman.log_likelihood(y, **parameters, burn=5) == 0
+    with pytest.raises(ValueError, match=r"burn is 6, and y has 5 steps; wanted"):
+        kalman.log_likelihood(y, **parameters, burn=6)
+
+
 @pytest.mark.parametrize(("shape", "meant"), [((1, 9), r"y\.swapaxes\(-1, -2\)"), ((4, 9), r"y\[\.\.\., None\]")])
 def test_observations_whose_last_axis_is_time(shape: tuple[int, ...], meant: str) -> None:
     with pytest.raises(ValueError, match=f"9 values observed in each of .* steps; H has shape .* pass {meant}"):
@@ -162,6 +169,13 @@ def test_one_model_for_many_streams() -> None:
     for i in np.ndindex(4, 3):
         alone = kalman.filter(y[i][None], **parameters)
         np.testing.assert_allclose(found.mean[i], alone.mean[0], rtol=1e-12)
+
+
+def test_numbers_in_place_of_matrices_are_told_how_to_become_some() -> None:
+    with pytest.raises(
+        ValueError, match=r"Q has shape \(\); with 2 states it ends in \(2, 2\): np.eye\(2\) times it\?"
+    ):
+        kalman.predict(np.zeros(2), np.eye(2), F=np.eye(2), Q=0.1)
 
 
 def test_bad_steps() -> None:

@@ -98,14 +98,16 @@ def by_steps(y: Any, parameters: tuple[Any, ...], options: Options, each_step: b
             "burn counts the first steps of whole series, and with axis_name each device has some of them; leave out "
             "what each_step=True returns of those"
         )
-    found = of_each_step(y, parameters, options)
+    found = of_each_step(y, parameters, options, burn)
     return of_later(found, burn) if each_step else found[..., burn:].sum(-1)
 
 
-def of_each_step(y: Any, parameters: tuple[Any, ...], options: Options) -> Any:
-    """The log-likelihood of every step, (..., n): from the states that a filter predicts."""
+def of_each_step(y: Any, parameters: tuple[Any, ...], options: Options, burn: int) -> Any:
+    """The log-likelihood of every step, (..., n), of ``burn`` or more: from the states that a filter predicts."""
     entry, call, _ = ready(FILTER, y, parameters, options)
     module, form = module_of(call.library), call.form
+    if burn > form.n:
+        raise ValueError(f"burn is {burn}, and y has {form.n} steps; wanted how many of the first steps are left out")
     ops = module.Operations
     if form.n == 0 or 0 in form.batch:
         return module.cast(ops.full((*form.batch, form.n), 0, call.y), call.dtype)

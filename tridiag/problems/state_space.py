@@ -130,7 +130,8 @@ def checked_ending(name: str, shape: Shape, letters: str, lengths: Mapping[str, 
     wanted = tuple(lengths[letter] for letter in letters)
     if shape[-len(wanted) :] != wanted:
         sizes = " and ".join(f"{lengths[x]} {LETTERS[x]}" for x in dict.fromkeys(letters))
-        raise ValueError(f"{name} has shape {shape}; with {sizes} it ends in {wanted}")
+        meant = f": np.eye({wanted[0]}) times it?" if shape == () and len({*letters}) == 1 < len(letters) else ""
+        raise ValueError(f"{name} has shape {shape}; with {sizes} it ends in {wanted}{meant}")
     return wanted
 
 
