@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from tridiag.algorithms.numbers import finite
 
-ROUNDING = 16  # eps: below that share of its terms a difference is 0
+ROUNDING = 64  # eps: below that share of its terms a difference is 0
 
 
 class Root(NamedTuple):

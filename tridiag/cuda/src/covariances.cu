@@ -57,7 +57,7 @@ template <typename T> __device__ __forceinline__ T positive(T x) {
 // x - y, or 0 where that is rounding alone
 template <typename T> __device__ __forceinline__ T difference(T x, T y) {
   const T found = x - y;
-  return size(found) <= T(16) * Limits<T>::eps() * (size(x) + size(y)) ? T(0) : found;
+  return size(found) <= T(64) * Limits<T>::eps() * (size(x) + size(y)) ? T(0) : found;
 }
 
 template <typename T, int M> __device__ __forceinline__ T dot(const T (&x)[M], const T (&y)[M]) {
