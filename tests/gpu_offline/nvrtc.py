@@ -27,7 +27,7 @@ WARP = 32
 GRANULE = 256  # registers are given to warps in such lots
 ALL_SIZES = "sm_90"
 # states: the largest of models whose loops over rows are written out, and of all
-LARGEST = dict.fromkeys(("filter.cu", "smoother.cu"), (4, 8))
+LARGEST = dict.fromkeys(("filter.cu", "smoother.cu", "gradient.cu"), (4, 8))
 BUDGET = Path(__file__).parent / "budget.json"
 TELL = ("--ptxas-options=-v", "--ptxas-options=-warn-spills", "--ptxas-options=-warn-lmem-usage")
 

@@ -17,11 +17,13 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import cupy
+import loop_gradients
 import numpy as np
 
 import tridiag
 from tridiag.backends import BACKENDS, BLOCKS, KALMAN, LOGARITHMS, REALS
 from tridiag.kernels.jobs.words.alignment import Rules
+from tridiag.problems.state_space import Model
 
 SHAPES = ((1, 1), (3, 2), (5, 33), (33, 65), (2, 129), (257, 7), (1, 1000))  # (systems, n)
 LONGER = {
@@ -247,15 +249,20 @@ class Filters(NamedTuple):
     shape: tuple[int, int, int, int]
     dtype: str
 
-    def error(self) -> float:
-        """The largest difference from a loop over steps in double precision, of the largest number of each result."""
+    def arrays(self, changing: bool) -> tuple[Any, dict[str, Any]]:
+        """Observations and a model, of which F may change with time."""
         count, n, k, p = self.shape
         rng = np.random.default_rng(self.shape)
         y, F, H = rng.normal(size=(count, n, p)), 0.5 * rng.normal(size=(n, k, k)), rng.normal(size=(p, k))
+        F = F if changing else F[0]
         y[rng.random(y.shape) < 0.2] = np.nan
         Q, R, P0 = np.eye(k), 0.5 + 0.5 * np.eye(p), np.eye(k) * (1 + 1e10 * (np.arange(count) % 3 == 1))[:, None, None]
         arrays = {"F": F, "H": H, "Q": Q, "R": R, "m0": rng.normal(size=(count, k)), "P0": P0}
-        y, arrays = y.astype(self.dtype), {name: x.astype(self.dtype) for name, x in arrays.items()}
+        return y.astype(self.dtype), {name: x.astype(self.dtype) for name, x in arrays.items()}
+
+    def error(self) -> float:
+        """The largest difference from a loop over steps in double precision, of the largest number of each result."""
+        y, arrays = self.arrays(True)
         function = getattr(tridiag.kalman, self.verb.partition(".")[2])
         right = function(y.astype(float), **{name: x.astype(float) for name, x in arrays.items()}, backend="numpy_scan")
         given = {name: cupy.asarray(x) for name, x in arrays.items()}
@@ -264,10 +271,23 @@ class Filters(NamedTuple):
         return max(distance(x.get(), z) for x, z in pairs)
 
 
+class Gradients(Filters):
+    """Of log-likelihoods of the same series, whose F is constant in time."""
+
+    def error(self) -> float:
+        """As that of filters."""
+        y, model, form = loop_gradients.lifted(*self.arrays(False))
+        right = loop_gradients.derivatives(y, model, form)
+        module, given = BACKENDS[self.backend].module(), Model(*map(cupy.asarray, model))
+        found = module.kalman_gradient(cupy.asarray(y), given, form, True)
+        return max(distance(x.get(), z) for x, z in zip(found, right, strict=True))
+
+
 def filters(name: str, dtypes: list[str]) -> Iterator[Filters]:
-    for verb, shape, dtype in itertools.product(KALMAN, FILTERED, REALS):
+    for shape, dtype in itertools.product(FILTERED, REALS):
         if dtype in dtypes:
-            yield Filters(name, verb, shape, dtype)
+            yield from (Filters(name, verb, shape, dtype) for verb in KALMAN)
+            yield Gradients(name, "gradient", shape, dtype)
 
 
 def distance(x: np.ndarray, y: np.ndarray) -> float:

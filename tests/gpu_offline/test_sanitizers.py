@@ -47,6 +47,7 @@ def test_kernels_are_clean(name: str, dtype: str) -> None:
             "side < job.sides ? n + 1 : 0",
         ),  # the block row after it
         ("cupy_scan", "filter.cu", "if (t + 1 == job.n) break;", "if (t == job.n) break;"),  # the step after the last
+        ("cupy_scan", "gradient.cu", "if (t + 1 == part.end) break;", "if (t == part.end) break;"),  # ... of a part
         ("cupy_wavefront", "alignment.cu", "&& r < there;", "&& r <= there;"),  # the row after the last of a pair
     ],
 )

@@ -186,3 +186,10 @@ def test_launches_that_no_device_takes() -> None:
         module.get_function("tripled")
     with pytest.raises(TypeError, match="of size one"):
         kernel((1,), (32,), (np.zeros(2, np.int64),))
+
+
+def test_draws_are_of_the_dtypes_that_cupy_draws_in() -> None:
+    random = cupy.random.default_rng(0)
+    assert random.standard_normal((2, 3), "float32").dtype == cupy.float32
+    with pytest.raises(TypeError, match="only supports float32 and float64"):
+        random.standard_normal(3, "float16")

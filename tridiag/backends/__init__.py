@@ -14,6 +14,7 @@ Reading the table imports no backend. A backend is the module of its name in thi
     matrix_recurrence, of the same arguments                           the form has matrices
     log_linear_recurrence and logcumsumexp, of the same arguments      the coefficients are (log_a,) and ()
     kalman(verb, y, model, form) -> results                            see `tridiag.problems.state_space`, `tridiag.kalman`
+    kalman_gradient(y, model, form, in_y) -> (of_y?, of_model)         of each log-likelihood in a constant model, in one piece
     selective_scan(operands, form, out=None) -> (y, last)              see `tridiag.problems.selective`
     selective_scan_adjoint(operands, form, g, of_last) -> Operands     where it has the backward pass in one piece
     smith_waterman(scores, lengths, parameters, derivatives, rules) -> (score, ...)   see `tridiag.calls.pairs.Pairs`

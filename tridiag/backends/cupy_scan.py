@@ -48,11 +48,16 @@ def kalman(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
 
     Steps whose states are unknown, as `numpy_scan`.
     """
-    run = on(y).filtered
+    kernels = on(y)
     if library_of(y) == "jax":
         from tridiag.derivatives import jax_kalman
 
-        return jax_kalman.by_kernels(run, verb, y, model, form)
+        return jax_kalman.by_kernels(kernels, verb, y, model, form)
     if form.diffuse:
-        return kalman_rows.from_diffuse(module_of(library_of(y)).Operations, verb, y, model, form, run)
-    return run(verb, y, model, form)
+        return kalman_rows.from_diffuse(module_of(library_of(y)).Operations, verb, y, model, form, kernels.filtered)
+    return kernels.filtered(verb, y, model, form)
+
+
+def kalman_gradient(y: Any, model: Model, form: StateSpace, in_y: bool) -> Any:
+    """Forwards and backwards in one launch; long series are filtered twice, and keep 2 sqrt(n) states."""
+    return on(y).derivatives(y, model, form, in_y)

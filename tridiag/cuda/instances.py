@@ -97,6 +97,11 @@ def kalman(dtype: str, states: int, backwards: bool, by_roots: bool) -> Kernel:
     return named(f"{verb}.cu", verb, threads, dtype, states, by_roots)
 
 
+def gradient(dtype: str, states: int, by_roots: bool) -> Kernel:
+    """Of log-likelihoods."""
+    return named("gradient.cu", "gradient", ROOT_THREADS if by_roots else FILTER_THREADS, dtype, states, by_roots)
+
+
 def verbs_of(dtype: str) -> tuple[str, ...]:
     """Those of first order; logarithms are real."""
     return tuple(SCANS)[: 1 if dtype.startswith("complex") else None]
@@ -120,5 +125,6 @@ INSTANCES = [
         *(blocks(dtype, rows, width) for rows, widths in WIDTHS.items() for width in widths),
         *(alignment(dtype, *facts) for facts in itertools.product(BOTH, range(3)) if dtype in REALS),
         *(kalman(dtype, *facts) for facts in itertools.product(range(1, STATES + 1), BOTH, BOTH) if dtype in REALS),
+        *(gradient(dtype, *facts) for facts in itertools.product(range(1, STATES + 1), BOTH) if dtype in REALS),
     )
 ]

@@ -19,7 +19,7 @@ from tridiag.cuda import instances
 from tridiag.cuda.record import Job, Kernel, Program, Recording, address, walk
 from tridiag.cuda.spread_systems import parts
 from tridiag.cuda.struct import RANK, layout, steps_along
-from tridiag.kernels.jobs.batches import merge
+from tridiag.kernels.jobs.batches import Axis, merge
 from tridiag.problems.state_space import MATRICES, StateSpace
 
 Y, LIKELIHOOD, STATES = 0, 7, 8  # before LIKELIHOOD y and the model; from STATES on means and covariances
@@ -36,6 +36,7 @@ SERIES = layout(
         ("n", 1),
         ("series", 1),
         ("observed", 1),
+        ("stretch", 1),
         ("along", 1),
         ("time", OPERANDS),
         ("length", RANK),
@@ -46,7 +47,8 @@ SERIES = layout(
 )
 RANKS = (2, 2, 2, 2, 1, 2)  # the axes of the parameters of a model that belong to one step
 MOST = 2**17  # threads at work: more series than that are taken in turn
-ROOM = 2**28  # bytes of scratch memory of all threads, at most
+ROOM, ROOM_OF_GRADIENT = 2**28, 2**30  # bytes of scratch memory of all threads, at most
+WHOLE = 64  # steps of a series whose gradient keeps the states of all of them
 WORD, FLAG = 8, 4  # bytes of a number of a series and of an address, and of whether digits are lost
 
 
@@ -88,19 +90,39 @@ def triangle(rows: int) -> int:
     return rows * (rows + 1) // 2
 
 
-@functools.lru_cache(1024)
-def program(form: StateSpace, shapes: Any, strides: Any, dtype: str) -> Program:
-    """The results that are among the operands (`operands_of`), from the shapes and the strides in bytes of all of them.
+def need_of_gradient(form: StateSpace, stretch: int, by_roots: bool) -> Need:
+    """As `gradient.cu` places them: `Observations`, `Sums`, and the states that are kept."""
+    k, p = form.states, form.observed
+    observations = p * (k + 1) + triangle(p)
+    seen = p * (2 * k + 3) + triangle(p)
+    sums = k**2 + p * k + triangle(k) + triangle(p) + k + triangle(k)
+    returned = p * k + k**2 + 5 * k + 8 * k**2 + triangle(k) + triangle(2 * k) if by_roots else 0
+    parts = -(-form.n // stretch)
+    states = (stretch + (parts if parts > 1 else 0)) * (k + triangle(k))
+    return Need(observations + seen + sums + returned + states, need_of(form, False, by_roots).words)
 
-    All are contiguous along the last axes, those of one step: all but y.
-    """
-    itemsize, rank = np.dtype(dtype).itemsize, len(form.batch)
-    axes = [(length, steps_along(k, shapes, strides)) for k, length in enumerate(form.batch) if length != 1]
-    batch = merge(axes)
+
+def stretch_of(n: int) -> int:
+    """The steps of a part of a series: a short one is a part by itself, long ones are filtered twice."""
+    return n if n <= WHOLE else math.isqrt(n - 1) + 1
+
+
+class Placed(NamedTuple):
+    """The series of a call: the job, the axes that the host walks through, and where operands begin."""
+
+    job: Job
+    outer: list[Axis]
+    begin: np.ndarray[Any, Any]
+
+
+def placed(form: StateSpace, shapes: Any, strides: Any, itemsize: int) -> Placed:
+    """From the shapes and the strides in bytes of all operands. All but y are contiguous along the last axes."""
+    rank = len(form.batch)
+    batch = merge([(length, steps_along(k, shapes, strides)) for k, length in enumerate(form.batch) if length != 1])
     outer, inner = batch[: max(0, len(batch) - RANK)], batch[-RANK:]
     job = np.zeros((), SERIES.job)
     job["n"], job["observed"], job["along"] = form.n, form.observed, strides[Y][-1] // itemsize
-    job["series"] = series = math.prod(length for length, _ in inner)
+    job["series"] = math.prod(length for length, _ in inner)
     for k in TIMED:
         timed = shapes[k] is not None and shapes[k][rank] != 1
         job["time"][k] = strides[k][rank] // itemsize if timed else 0
@@ -109,23 +131,54 @@ def program(form: StateSpace, shapes: Any, strides: Any, dtype: str) -> Program:
         job["length"][k] = length
         job["step"].reshape(RANK, OPERANDS)[k] = [step // itemsize for step in found]
     begin = np.array([0 if shape is None else address(k) for k, shape in enumerate(shapes)], np.int64)
+    return Placed(job, outer, begin)
+
+
+@functools.lru_cache(1024)
+def program(form: StateSpace, shapes: Any, strides: Any, dtype: str) -> Program:
+    """The results that are among the operands (`operands_of`)."""
+    itemsize = np.dtype(dtype).itemsize
+    series = placed(form, shapes, strides, itemsize)
     smooth = shapes[STATES] is None and shapes[-1] is not None
     recording = Recording(SERIES)
-    job["doubtful"] = recording.reserve(WORD * (series + 1))
-    job["lost"] = recording.reserve(FLAG * series) if smooth else 0
-    for placed in walk(job, outer, begin):
+    list_of_doubtful(recording, series.job)
+    series.job["lost"] = recording.reserve(FLAG * int(series.job["series"])) if smooth else 0
+    for job in walk(*series):
         recording.clear(int(job["doubtful"]), WORD)
         for by_roots, backwards in itertools.product((False, True), (False, True)[: 1 + smooth]):
             kernel = instances.kalman(dtype, form.states, backwards, by_roots)
             with recording.passing():
-                launch(recording, kernel, placed, need_of(form, backwards, by_roots), itemsize)
+                launch(recording, kernel, job, need_of(form, backwards, by_roots), itemsize, ROOM)
     return recording.program()
 
 
-def launch(recording: Recording, kernel: Kernel, job: Job, need: Need, itemsize: int) -> None:
+@functools.lru_cache(1024)
+def gradient(form: StateSpace, shapes: Any, strides: Any, dtype: str) -> Program:
+    """The derivatives in a model that is constant in time, of each series in its own, and perhaps in y."""
+    itemsize = np.dtype(dtype).itemsize
+    series = placed(form, shapes, strides, itemsize)
+    recording = Recording(SERIES)
+    list_of_doubtful(recording, series.job)
+    series.job["stretch"] = stretch = stretch_of(form.n)
+    for job in walk(*series):
+        recording.clear(int(job["doubtful"]), WORD)
+        for by_roots in (False, True):
+            kernel = instances.gradient(dtype, form.states, by_roots)
+            with recording.passing():
+                need = need_of_gradient(form, stretch, by_roots)
+                launch(recording, kernel, job, need, itemsize, ROOM_OF_GRADIENT)
+    return recording.program()
+
+
+def list_of_doubtful(recording: Recording, job: Job) -> None:
+    """Of the series that are to be computed again."""
+    job["doubtful"] = recording.reserve(WORD * (int(job["series"]) + 1))
+
+
+def launch(recording: Recording, kernel: Kernel, job: Job, need: Need, itemsize: int, room: int) -> None:
     """A thread for each series, as many at a time as there is scratch memory for."""
     block = kernel.threads
-    most = max(1, min(MOST, ROOM // (itemsize * max(1, need.room))) // block)
+    most = max(1, min(MOST, room // (itemsize * max(1, need.room))) // block)
     grid = min(parts(int(job["series"]), block), most)
     job["room"], job["words"] = need.room, need.words
     job["kept"] = recording.reserve(grid * block * need.room * itemsize) if need.room else 0

@@ -16,7 +16,7 @@ from tridiag.cuda.sequences import operands_of
 from tridiag.kernels.jobs.batches import is_packed
 from tridiag.kernels.jobs.words.alignment import Rules
 from tridiag.problems.forms import Blocks, Form, Recurrence
-from tridiag.problems.state_space import Model, StateSpace, results_of
+from tridiag.problems.state_space import Model, StateSpace, derivatives_of, results_of
 
 
 def solve(sweep: str, matrix: Matrix, d: Any, form: Form, out: Any = None) -> Any:
@@ -65,6 +65,15 @@ def filtered(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
     operands = kalman.operands_of(given, results)
     run(kalman.program(form, *extents(operands), y.dtype.name), operands)
     return tuple(results) if len(results) > 1 else results[0]
+
+
+def derivatives(y: Any, model: Model, form: StateSpace, in_y: bool) -> Any:
+    """Of each log-likelihood, in a model that is constant in time and perhaps in y: as `derivatives_of` lists them."""
+    given = y if counts(y, y.itemsize) else y.copy(), *map(packed, model, kalman.RANKS)
+    results = [cupy.empty(shape, y.dtype) for shape in derivatives_of(form, in_y)]
+    operands = kalman.operands_of(given, results)
+    run(kalman.gradient(form, *extents(operands), y.dtype.name), operands)
+    return tuple(results)
 
 
 def packed(x: Any, rank: int) -> Any:

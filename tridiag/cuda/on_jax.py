@@ -25,8 +25,8 @@ from tridiag.cuda.sequences import COEFFICIENT, INIT, operands_of
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.jobs.words.alignment import Rules
 from tridiag.libraries.jax import vary_alike
-from tridiag.problems.forms import Blocks, Form, Recurrence
-from tridiag.problems.state_space import Model, StateSpace, results_of
+from tridiag.problems.forms import Blocks, Form, Recurrence, Shape
+from tridiag.problems.state_space import Model, StateSpace, derivatives_of, results_of
 
 Extents = solvers.Extents
 
@@ -79,9 +79,19 @@ def smith_waterman(scores: Any, lengths: Any, parameters: Rows, derivatives: int
 
 def filtered(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
     """What a verb of `tridiag.kalman` finds."""
-    call = call_of_filter(verb, form, tuple(tuple(x.shape) for x in (y, *model)), np.dtype(y.dtype))
-    found = launched(call, (y, *model), [jax.ShapeDtypeStruct(shape, y.dtype) for shape in results_of(verb, form)])
+    found = of_series(kalman.program, results_of(verb, form), y, model, form)
     return found if len(found) > 1 else found[0]
+
+
+def derivatives(y: Any, model: Model, form: StateSpace, in_y: bool) -> Any:
+    """As `tridiag.cuda.on_cupy.derivatives`."""
+    return of_series(kalman.gradient, derivatives_of(form, in_y), y, model, form)
+
+
+def of_series(make: Callable[..., Program], results: Sequence[Shape], y: Any, model: Model, form: StateSpace) -> Any:
+    """What a program of series finds, of these shapes."""
+    call = call_of_series(make, form, tuple(tuple(x.shape) for x in (y, *model)), tuple(results), np.dtype(y.dtype))
+    return launched(call, (y, *model), [jax.ShapeDtypeStruct(shape, y.dtype) for shape in results])
 
 
 @functools.lru_cache(1024)
@@ -119,11 +129,12 @@ def call_of_recurrence(verb: str, form: Recurrence, shapes: Extents, dtypes: tup
 
 
 @functools.lru_cache(1024)
-def call_of_filter(verb: str, form: StateSpace, shapes: Extents, dtype: Any) -> Call:
+def call_of_series(
+    make: Callable[..., Program], form: StateSpace, shapes: Extents, results: tuple[Shape, ...], dtype: Any
+) -> Call:
     """Of y and the model."""
-    results = results_of(verb, form)
     shapes = kalman.operands_of(shapes, results)
-    program = kalman.program(form, shapes, strides_of(shapes, [dtype.itemsize] * kalman.OPERANDS), dtype.name)
+    program = make(form, shapes, strides_of(shapes, [dtype.itemsize] * kalman.OPERANDS), dtype.name)
     numbers = kalman.operands_of(range(kalman.LIKELIHOOD), range(kalman.LIKELIHOOD, kalman.LIKELIHOOD + len(results)))
     places = sorted((number, k) for k, number in enumerate(numbers) if number is not None)
     return Call(program, (*(k for _, k in places), kalman.OPERANDS))

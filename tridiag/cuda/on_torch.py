@@ -25,7 +25,7 @@ from tridiag.kernels.jobs.words.alignment import Rules
 from tridiag.libraries.arrays import dtype_name
 from tridiag.libraries.torch import settled
 from tridiag.problems.forms import Blocks, Form, Recurrence
-from tridiag.problems.state_space import Model, StateSpace, results_of
+from tridiag.problems.state_space import Model, StateSpace, derivatives_of, results_of
 
 
 def solve(sweep: str, matrix: Matrix, d: Any, form: Form, out: Any = None) -> Any:
@@ -81,6 +81,15 @@ def filtered(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
     operands = kalman.operands_of(given, results)
     run(kalman.program(form, *extents(operands), dtype_name(y.dtype)), operands, y)
     return tuple(results) if len(results) > 1 else results[0]
+
+
+def derivatives(y: Any, model: Model, form: StateSpace, in_y: bool) -> Any:
+    """As `tridiag.cuda.on_cupy.derivatives`."""
+    given = settled(y), *map(packed, model, kalman.RANKS)
+    results = [y.new_empty(shape) for shape in derivatives_of(form, in_y)]
+    operands = kalman.operands_of(given, results)
+    run(kalman.gradient(form, *extents(operands), dtype_name(y.dtype)), operands, y)
+    return tuple(results)
 
 
 def packed(x: Any, rank: int) -> Any:

@@ -52,30 +52,32 @@ def compiled(calls: Calls, _: str, y: Any, model: Model, form: StateSpace) -> An
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 4))
-def states_by_kernels(
-    kernels: Callable[..., Any], verb: str, y: Any, model: Model, form: StateSpace
-) -> tuple[Any, ...]:
-    """What ``kernels(verb, y, model, form)`` find of the states; their derivatives are those of `jax_scan`."""
+def states_by_kernels(kernels: Any, verb: str, y: Any, model: Model, form: StateSpace) -> tuple[Any, ...]:
+    """What ``kernels.filtered(verb, ...)`` finds of the states; their derivatives are those of `jax_scan`."""
     if form.diffuse:
         rest = functools.partial(by_kernels, kernels)
         found: tuple[Any, ...] = kalman_diffuse_scan.from_diffuse(verb, y, model, form, rest, jax_scan.poisoned)
         return found
-    return states(form, verb, kernels, *vary_alike((y, checked(y, model, form))))
+    return states(form, verb, kernels.filtered, *vary_alike((y, checked(y, model, form))))
 
 
-def by_kernels(kernels: Callable[..., Any], verb: str, y: Any, model: Model, form: StateSpace) -> Any:
-    """The results of a verb by kernels whose programs need not know what is missing."""
+def by_kernels(kernels: Any, verb: str, y: Any, model: Model, form: StateSpace) -> Any:
+    """The results of a verb by a module of kernels whose programs need not know what is missing."""
     if verb != LIKELIHOOD:
         return states_by_kernels(kernels, verb, y, model, form)
-    return log_likelihood(y, model, form, Calls(value_by(kernels), None, by_values=False))
+    return log_likelihood(y, model, form, calls_of(kernels))
 
 
 @functools.cache
-def value_by(kernels: Callable[..., Any]) -> Callable[..., Any]:
+def calls_of(kernels: Any) -> Calls:
     def value(y: Any, model: Model, form: StateSpace, missing: bool | None) -> Any:
-        return kernels(LIKELIHOOD, y, model, form)
+        return kernels.filtered(LIKELIHOOD, y, model, form)
 
-    return value
+    def gradient(y: Any, model: Model, form: StateSpace, missing: bool | None, in_y: bool) -> tuple[Any, Any]:
+        *of_y, of_model = kernels.derivatives(y, model, form, in_y)
+        return of_model, of_y[0] if in_y else None
+
+    return Calls(value, gradient, by_values=False)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 3))

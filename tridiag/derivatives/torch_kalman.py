@@ -1,14 +1,17 @@
 """Kalman filters of PyTorch tensors that need gradients.
 
-That of a log-likelihood is one pass backwards (`tridiag.algorithms.kalman_adjoint`); that of states is what autograd
-makes of the steps of `torch_scan`.
+That of a log-likelihood is one pass backwards (`tridiag.algorithms.kalman_adjoint`), by a kernel where the backend has
+one, the model is constant in time, and no further derivative is wanted; that of states is what autograd makes of the
+steps of `torch_scan`.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
-from typing import Any
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 
@@ -16,20 +19,28 @@ from tridiag.algorithms import kalman_rows
 from tridiag.backends import Backend, torch_scan
 from tridiag.libraries.torch import Operations as ops
 from tridiag.libraries.torch import differentiated, transformed
-from tridiag.problems.state_space import LIKELIHOOD, Model, StateSpace
+from tridiag.problems.state_space import LIKELIHOOD, Model, StateSpace, own_shapes
+
+
+class Calls(NamedTuple):
+    """What computes log-likelihoods, and perhaps the derivatives of each in its own model and, if wanted, in y."""
+
+    value: Callable[..., Any]  # (verb, y, model, form)
+    derivatives: Callable[..., Any] | None  # (y, model, form, in_y), of models that are constant in time
 
 
 def kalman(entry: Backend, verb: str, y: Any, model: Model, form: StateSpace) -> Any:
     """The results of a verb, by a backend where no gradient is needed."""
-    backend = entry.module().kalman
+    module = entry.module()
     if not differentiated(y, *model) and not transformed():
-        return backend(verb, y, model, form)
+        return module.kalman(verb, y, model, form)
+    calls = Calls(module.kalman, getattr(module, "kalman_gradient", None))
     if verb != LIKELIHOOD:
         run = functools.partial(torch_scan.kalman, verb)
     elif form.diffuse:
-        run = functools.partial(kalman_rows.from_diffuse, ops, verb, rest=functools.partial(likelihood, backend))
+        run = functools.partial(kalman_rows.from_diffuse, ops, verb, rest=functools.partial(likelihood, calls))
     else:
-        run = functools.partial(likelihood, backend, verb)
+        run = functools.partial(likelihood, calls, verb)
     analytic = verb == LIKELIHOOD and not form.diffuse
     return run(y, model, form) if analytic else of_exact(run, y, model, form)
 
@@ -57,20 +68,20 @@ def differentiated_as(x: Any, z: Any) -> Any:
     return x + (z - z.detach())
 
 
-def likelihood(backend: Any, _: str, y: Any, model: Model, form: StateSpace) -> Any:
-    return LogLikelihood.apply(backend, form, y, *model)
+def likelihood(calls: Calls, _: str, y: Any, model: Model, form: StateSpace) -> Any:
+    return LogLikelihood.apply(calls, form, y, *model)
 
 
 class LogLikelihood(torch.autograd.Function):
     """The log-likelihoods of series; the pass backwards consists of operations that torch differentiates."""
 
     @staticmethod
-    def forward(backend: Any, form: StateSpace, y: Any, *model: Any) -> Any:
-        return backend(LIKELIHOOD, y, Model(*model), form)
+    def forward(calls: Calls, form: StateSpace, y: Any, *model: Any) -> Any:
+        return calls.value(LIKELIHOOD, y, Model(*model), form)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        _, ctx.form, *arrays = inputs
+        ctx.calls, ctx.form, *arrays = inputs
         ctx.save_for_backward(*arrays)
 
     @staticmethod
@@ -78,12 +89,34 @@ class LogLikelihood(torch.autograd.Function):
         y, *model = ctx.saved_tensors
         if any(map(is_batched, (y, *model))):
             return None, None, *Gradient.apply(ctx.form, weight, y, *model)
+        if ctx.calls.derivatives and not torch.is_grad_enabled() and is_constant(model, ctx.form):
+            return None, None, *by_kernels(ctx, weight, y, model)
         of_y, of_model = kalman_rows.gradient(ops, y, Model(*model), ctx.form, weight)
         return None, None, of_y, *of_model
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, backend: Any, form: StateSpace, *arrays: Any) -> Any:
-        return LogLikelihood.apply(backend, *widened(info.batch_size, in_dims[2:], form, arrays)), 0
+    def vmap(info: Any, in_dims: Any, calls: Calls, form: StateSpace, *arrays: Any) -> Any:
+        return LogLikelihood.apply(calls, *widened(info.batch_size, in_dims[2:], form, arrays)), 0
+
+
+def is_constant(model: Any, form: StateSpace) -> bool:
+    """Whether a model does not change with time."""
+    return all(x.shape[len(form.batch)] == 1 for x in model[:4])
+
+
+def by_kernels(ctx: Any, weight: Any, y: Any, model: Any) -> list[Any]:
+    """The gradient in y and in the model, of the sum of all log-likelihoods, each times its weight."""
+    form, in_y = ctx.form, ctx.needs_input_grad[2]
+    *of_y, of_model = ctx.calls.derivatives(y, Model(*model), form, in_y)
+    parts = (of_model * weight[..., None]).split([math.prod(shape) for shape in own_shapes(form)], -1)
+    found = [summed(part, x, form).reshape(x.shape) for part, x in zip(parts, model, strict=True)]
+    return [summed(of_y[0] * weight[..., None, None], y, form) if in_y else None, *found]
+
+
+def summed(x: Any, like: Any, form: StateSpace) -> Any:
+    """The sum over the batch axes that an argument does not have."""
+    axes = [k for k, length in enumerate(form.batch) if length != 1 and like.shape[k] == 1]
+    return x.sum(axes, keepdim=True) if axes else x
 
 
 class Gradient(torch.autograd.Function):

@@ -15,7 +15,7 @@ from tridiag.calls.checks import check_count, check_flag
 from tridiag.calls.state_space import Call, Intercepts, check_values, prepare
 from tridiag.calls.torch_compile import compiling, graph
 from tridiag.kalman.intercepts import Known, without_intercepts
-from tridiag.libraries.arrays import library_of, module_of
+from tridiag.libraries.arrays import library_of, module_of, place_of
 from tridiag.problems.state_space import FILTER, LIKELIHOOD, PARAMETERS
 from tridiag.selection.choose import choose
 
@@ -61,14 +61,20 @@ def run(verb: str, y: Any, parameters: tuple[Any, ...], options: tuple[Any, ...]
             return result_of(verb, found)
     if compiling(y):
         return graph().outside(run, verb, y, parameters, options)
-    entry, call, known = ready(verb, y, parameters, Options(*options))
+    with place_of((y, *parameters)):
+        return found_by(verb, y, parameters, Options(*options))
+
+
+def found_by(verb: str, y: Any, parameters: tuple[Any, ...], options: Options) -> Any:
+    """The result of a verb, in the caller's dtype."""
+    entry, call, known = ready(verb, y, parameters, options)
     module = module_of(call.library)
     if call.form.n == 0 or 0 in call.form.batch:
         return nothing(verb, call)
     result = computing(verb, call, entry)(verb, call.y, call.model, call.form)
     *states, likelihood = (result,) if verb == LIKELIHOOD else result
-    if axis_name is not None:
-        likelihood = split.on_all(call.form, axis_name, likelihood)
+    if options.axis_name is not None:
+        likelihood = split.on_all(call.form, options.axis_name, likelihood)
     if verb == LIKELIHOOD:
         return module.cast(likelihood, call.dtype)
     pairs = (known.back(*states[k : k + 2]) for k in range(0, len(states), 2))
@@ -98,7 +104,8 @@ def by_steps(y: Any, parameters: tuple[Any, ...], options: Options, each_step: b
             "burn counts the first steps of whole series, and with axis_name each device has some of them; leave out "
             "what each_step=True returns of those"
         )
-    found = of_each_step(y, parameters, options, burn)
+    with place_of((y, *parameters)):
+        found = of_each_step(y, parameters, options, burn)
     return of_later(found, burn) if each_step else found[..., burn:].sum(-1)
 
 

@@ -16,7 +16,7 @@ from tridiag.kalman.filters import smoother
 from tridiag.kalman.intercepts import recurrence_of, times
 from tridiag.kalman.larger import given
 from tridiag.kalman.pieces import by_pieces, draws_of_a_piece, without_missing
-from tridiag.libraries.arrays import module_of
+from tridiag.libraries.arrays import library_of, module_of, place_of
 from tridiag.problems.state_space import CHANGING, INTERCEPTS, PARAMETERS, SMOOTHER, STATES
 from tridiag.recurrences import matrix_recurrence
 
@@ -38,7 +38,8 @@ def simulate(generator: Any, steps: int, *, size: int | Sequence[int] = (), **mo
     Parameters
     ----------
     generator
-        What draws, of the library of the arrays: `numpy.random.Generator`, a key of `jax.random`, `torch.Generator`.
+        What draws, of the library of the arrays: `numpy.random.Generator`, a key of `jax.random`, `torch.Generator`,
+        `cupy.random.Generator`.
     steps : int
         The length of the series, n.
     size : int or tuple of int
@@ -76,6 +77,14 @@ def simulate(generator: Any, steps: int, *, size: int | Sequence[int] = (), **mo
     arrays = parameters_of("simulate", model)
     if unknown := sorted(set(model) - {*PARAMETERS, *INTERCEPTS, "diffuse"}):
         raise TypeError(f"simulate has no argument {', '.join(unknown)}")
+    with place_of(arrays.values()):
+        return simulated(generator, steps, size, arrays, model)
+
+
+def simulated(
+    generator: Any, steps: int, size: int | Sequence[int], arrays: dict[str, Any], model: dict[str, Any]
+) -> Simulated:
+    """From the parameters of a model, and all its arguments."""
     intercepts = Intercepts(*(model.get(name) for name in INTERCEPTS))
     y = blank_like(arrays, steps)
     call = prepare(SMOOTHER, y, tuple(arrays.values()), "auto", intercepts, model.get("diffuse"))
@@ -131,6 +140,12 @@ def simulation_smoother(y: Array, generator: Any, *, size: int | Sequence[int] =
         return graph().outside(simulation_smoother, y, generator, size=size, **model)
     if not hasattr(y, "__len__") and hasattr(generator, "__len__"):
         raise TypeError(f"y is {y!r}; simulation_smoother takes y first, and then the generator")
+    with place_of((y, *model.values())):
+        return drawn_given(y, generator, size, model)
+
+
+def drawn_given(y: Array, generator: Any, size: int | Sequence[int], model: dict[str, Any]) -> Array:
+    """States given observations, from all arguments of a smoother."""
     arguments, axes = given("simulation_smoother", y, model), lengths(size)
     call, module = arguments.call, module_of(arguments.call.library)
     ops, form, count = module.Operations, call.form, math.prod(axes)
@@ -138,8 +153,8 @@ def simulation_smoother(y: Array, generator: Any, *, size: int | Sequence[int] =
     known = np.isin(np.arange(form.states), form.diffuse, invert=True)
     P0 = ops.where(ops.placed(known[:, None] & known, P0), P0, ops.zero(P0))
     begun = call.model._replace(m0=ops.zero(m0), P0=P0)
-    states, simulated = drawn(generator, call._replace(model=begun, intercepts=NO_INTERCEPTS), axes)
-    apart = call.y - simulated
+    states, seen = drawn(generator, call._replace(model=begun, intercepts=NO_INTERCEPTS), axes)
+    apart = call.y - seen
     if form.missing is not False and count > 1:
         call, apart = without_missing(call, apart)
     changing = call.model._asdict() | dict(zip(INTERCEPTS, call.intercepts, strict=True))
@@ -168,8 +183,7 @@ def blank_like(arrays: dict[str, Any], steps: int) -> Any:
     H = arrays["H"] if hasattr(arrays["H"], "dtype") else np.asarray(arrays["H"])
     if H.ndim < 2:
         raise ValueError(f"H has shape {tuple(H.shape)}; wanted a matrix, (p, k) or (..., time, p, k)")
-    shape = steps, H.shape[-2]
-    return H.new_zeros(shape) if hasattr(H, "new_zeros") else np.zeros(shape, H.dtype)
+    return module_of(library_of(H) or "numpy").Operations.full((steps, H.shape[-2]), 0, H)
 
 
 def drawn(generator: Any, call: Call, size: tuple[int, ...]) -> tuple[Array, Array]:

@@ -5,9 +5,10 @@ Nothing is imported here that the caller's arrays have not loaded already.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -28,6 +29,12 @@ def library_of(x: Any) -> str | None:
     """'numpy', 'jax', 'torch' or 'cupy'; None for a scalar of Python or NumPy, which goes with every array."""
     kind: type = type(x)
     return library_of_type(kind)
+
+
+def place_of(arrays: Iterable[Any]) -> contextlib.AbstractContextManager[Any]:
+    """Where work on arrays is done: the device of those of CuPy is the current one meanwhile."""
+    arrays = list(arrays)
+    return module_of("cupy").place(arrays) if "cupy" in map(library_of, arrays) else contextlib.nullcontext()
 
 
 @functools.lru_cache(256)

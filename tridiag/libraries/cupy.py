@@ -13,6 +13,7 @@ from tridiag.libraries.arrays import Entry, Taken, refuse_dtype
 from tridiag.libraries.indexing import Indexing
 from tridiag.libraries.numpy import Operations as NumPyOperations
 from tridiag.libraries.numpy import dtype as dtype
+from tridiag.libraries.numpy import is_traced as is_traced
 from tridiag.libraries.numpy import traced as traced
 
 LEAST = 7, 5  # the oldest compute capability that CUDA 13 compiles for
@@ -89,6 +90,13 @@ def integer_dtype(entries: Sequence[Entry], devices: Any) -> None:
 
 def has_dtype(entry: Entry, name: str) -> bool:
     return not isinstance(entry[0], type) and bool(entry[0] == np.dtype(name))
+
+
+def normal(generator: Any, shape: Sequence[int], like: Any) -> Any:
+    """Standard normal numbers, drawn on the device by a `cupy.random.Generator`."""
+    if not isinstance(generator, cupy.random.Generator):
+        raise TypeError(f"generator is {generator!r}; CuPy arrays want a cupy.random.Generator, as of default_rng()")
+    return generator.standard_normal(tuple(shape), like.dtype)
 
 
 def cast(x: Any, dtype: str) -> Any:

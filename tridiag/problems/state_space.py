@@ -66,6 +66,11 @@ def results_of(verb: str, form: StateSpace) -> list[Shape]:
     return [rows, (*rows, form.states)] * pairs + [form.batch]
 
 
+def derivatives_of(form: StateSpace, in_y: bool) -> list[Shape]:
+    """The shapes of the derivatives of log-likelihoods: in y, where they are wanted, and in all that a model has."""
+    return [(*form.batch, form.n, form.observed)] * in_y + [(*form.batch, entries(form))]
+
+
 def rank_of(name: str) -> int:
     """How many axes belong to one model: rows and columns, and time where the parameter may change with it."""
     return 1 + len(CHANGING[name]) if name in CHANGING else len(STATES[name])

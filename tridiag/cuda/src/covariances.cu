@@ -230,7 +230,7 @@ template <typename T, int M> struct Roots {
   // triangle.
   template <int SIZE, int COUNT>
   static __device__ __forceinline__ void orthogonal(const Lane<T>& weights, const Lane<T>& parts, const Lane<T>& found) {
-#pragma unroll rows_at_once(M)
+#pragma unroll rows_at_once(SIZE)
     for (int j = 0; j < M; j++) {
       T first[COUNT], scaled[COUNT], variance = T(0);
 #pragma unroll
@@ -245,7 +245,7 @@ template <typename T, int M> struct Roots {
 #pragma unroll
       for (int m = 0; m < COUNT; m++) scaled[m] = scaled[m] * inverse;
       found[j * (j + 1) / 2 + j] = variance;
-#pragma unroll rows_at_once(M)
+#pragma unroll rows_at_once(SIZE)
       for (int i = j + 1; i < SIZE; i++) {
         T column = T(0);
 #pragma unroll

@@ -5,6 +5,7 @@
 #include "covariances.cu"
 
 enum Operand { Y, F, H, Q, R, M0, P0, LIKELIHOOD, MEAN, COV, PREDICTED_MEAN, PREDICTED_COV, OPERANDS };
+enum OfGradient { OF_MODEL = LIKELIHOOD, OF_Y = PREDICTED_COV };  // what has these places
 
 // All words of 8 bytes; `tridiag.cuda.kalman` writes them in this order.
 struct Job {
@@ -14,6 +15,7 @@ struct Job {
   int* lost;  // of a smoother: whether each has on the way; null: there is no way back
   Index room, words;  // numbers that a thread has there, and in shared memory
   Index n, series, observed;
+  Index stretch;  // of a gradient: the steps of a part of a series
   Index along;  // of y: from a value observed in a step to the next
   Index time[OPERANDS];  // strides in elements: from step to step,
   Index length[RANK], step[RANK][OPERANDS];  // and along the batch axes, outermost first

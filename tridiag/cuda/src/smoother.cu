@@ -2,78 +2,8 @@
 //
 // With covariances as they stand that of Bryson and Frazier, by square roots that of Rauch, Tung and Striebel; no covariance of states is
 // inverted.
-#include "series.cu"
-
-// What the observations from a step on tell of the state that is predicted for it: r and N of a smoother.
-template <typename T, int M> struct Ahead {
-  Lane<T> r, next;  // in shared memory
-  Triangle<T, M> N;
-
-  __device__ __forceinline__ Ahead(const Lane<T>& memory) : r(memory), next(memory.from(M)) {
-#pragma unroll
-    for (int i = 0; i < M; i++) r[i] = T(0);
-#pragma unroll
-    for (int k = 0; k < M * (M + 1) / 2; k++) N.entry[k] = T(0);
-  }
-  // As of the step before: F^T r, F^T N F, whose rows wait in memory.
-  __device__ __forceinline__ void carry_back(const T* F) {
-    T moved[M];
-#pragma unroll
-    for (int i = 0; i < M; i++) moved[i] = T(0);
-#pragma unroll rows_at_once(M)
-    for (int l = 0; l < M; l++) {
-      const T own = r[l];
-#pragma unroll
-      for (int i = 0; i < M; i++) moved[i] = moved[i] + F[l * M + i] * own;
-    }
-#pragma unroll
-    for (int i = 0; i < M; i++) r[i] = moved[i];
-    int place = 0;
-#pragma unroll rows_at_once(M)
-    for (int i = 0; i < M; i++) {
-      T column[M], product[M];
-#pragma unroll
-      for (int l = 0; l < M; l++) column[l] = F[l * M + i];
-#pragma unroll
-      for (int m = 0; m < M; m++) {
-        product[m] = N(0, m) * column[0];
-#pragma unroll
-        for (int l = 1; l < M; l++) product[m] = product[m] + N(l, m) * column[l];
-      }
-#pragma unroll rows_at_once(M)
-      for (int j = 0; j <= i; j++) {
-#pragma unroll
-        for (int m = 0; m < M; m++) column[m] = F[m * M + j];
-        next[place++] = dot(product, column);
-      }
-    }
-#pragma unroll
-    for (int k = 0; k < M * (M + 1) / 2; k++) N.entry[k] = next[k];
-  }
-  // With an observation: L^T r + h e / S, L^T N L + h h^T / S, where L = I - (its covariances) h^T / S.
-  __device__ __forceinline__ void collect(const T (&load)[M], const T (&row)[M], T weight, T error) {
-    T news = error;
-#pragma unroll
-    for (int i = 0; i < M; i++) news = news - row[i] * r[i];
-    news = news * weight;
-    T product[M];
-#pragma unroll
-    for (int i = 0; i < M; i++) {
-      product[i] = N(i, 0) * row[0];
-#pragma unroll
-      for (int l = 1; l < M; l++) product[i] = product[i] + N(i, l) * row[l];
-    }
-    const T more = weight + weight * weight * dot(product, row);
-#pragma unroll
-    for (int i = 0; i < M; i++) {
-      r[i] = r[i] + load[i] * news;
-#pragma unroll
-      for (int j = 0; j <= i; j++) {
-        N(i, j) = N(i, j) + (more * load[i] * load[j] - weight * (load[i] * product[j] + product[i] * load[j]));
-      }
-    }
-  }
-};
+#include "ahead.cu"
+#include "back.cu"
 
 // The state once all observations are known, in the place of the one that was predicted: mean + P r, P - P N P.
 template <typename T, int M>
@@ -155,77 +85,6 @@ __device__ __forceinline__ void smooth_series(const Job& job, Index series, cons
   }
   if (!(loss <= T(0))) put_on_list(job, series);
 }
-
-// From the smoothed state of a step to that of the step before, which is kept in memory for the one before that.
-template <typename T, int M> struct Return {
-  Lane<T> mean, root, weights, gain, parts, found, joined;
-
-  // The words of it: 5 M + 8 M^2, and the triangles of M and 2 M rows.
-  __device__ __forceinline__ Return(const Lane<T>& memory)
-      : mean(memory), root(mean.from(M)), weights(root.from(M * (M + 1) / 2)), gain(weights.from(3 * M)),
-        parts(gain.from(M * M)), found(parts.from(4 * M * M)), joined(found.from(M * (2 * M + 1))) {}
-
-  __device__ __forceinline__ void begin(const T (&state)[M], const Triangle<T, M>& cov) const {
-#pragma unroll
-    for (int i = 0; i < M; i++) mean[i] = state[i];
-#pragma unroll
-    for (int k = 0; k < M * (M + 1) / 2; k++) root[k] = cov.entry[k];
-  }
-
-  // An updated state becomes the smoothed one: x = gain (next - F x) + what is independent of the next one.
-  __device__ __forceinline__ void go(const T* F, const T* Q, T (&state)[M], Triangle<T, M>& cov) const {
-    find_gain(F, Q, cov);
-    T change[M];
-#pragma unroll
-    for (int i = 0; i < M; i++) change[i] = state[i];
-    multiply(F, change);
-#pragma unroll
-    for (int i = 0; i < M; i++) change[i] = mean[i] - change[i];
-#pragma unroll
-    for (int j = 0; j < M; j++)
-#pragma unroll
-      for (int i = 0; i < M; i++) state[i] = state[i] + gain[j * M + i] * change[j];
-#pragma unroll 1
-    for (int i = 0; i < M; i++) {  // the columns of gain L
-#pragma unroll 1
-      for (int m = 0; m < M; m++) {
-        T entry = gain[m * M + i];
-        for (int l = m + 1; l < M; l++) entry = entry + gain[l * M + i] * root[l * (l + 1) / 2 + m];
-        joined[m * M + i] = entry;
-      }
-      for (int m = 0; m < 2 * M; m++) joined[(M + m) * M + i] = parts[m * (2 * M) + M + i];
-    }
-#pragma unroll 1
-    for (int m = 2 * M - 1; m >= 0; m--) weights[M + m] = weights[m];
-#pragma unroll 1
-    for (int m = 0; m < M; m++) weights[m] = root[m * (m + 1) / 2 + m];
-    Roots<T, M>::template orthogonal<M, 3 * M>(weights, joined, found);
-#pragma unroll
-    for (int k = 0; k < M * (M + 1) / 2; k++) cov.entry[k] = found[k];
-    begin(state, cov);
-  }
-
-  // Of a state from the next one, column by column; that of both, the next one first, is made triangular halfway.
-  __device__ __forceinline__ void find_gain(const T* F, const T* Q, const Triangle<T, M>& cov) const {
-    Roots<T, M>::template spread_out<2 * M>(F, Q, cov, weights, parts);
-#pragma unroll
-    for (int m = 0; m < M; m++)
-#pragma unroll
-      for (int i = 0; i < M; i++) {
-        parts[m * (2 * M) + M + i] = i < m ? T(0) : i == m ? T(1) : cov(i, m);
-        parts[(M + m) * (2 * M) + M + i] = T(0);
-      }
-    Roots<T, M>::template orthogonal<2 * M, 2 * M>(weights, parts, found);
-#pragma unroll 1
-    for (int j = M - 1; j >= 0; j--)
-#pragma unroll 1
-      for (int i = 0; i < M; i++) {
-        T entry = found[(M + i) * (M + i + 1) / 2 + j];
-        for (int a = j + 1; a < M; a++) entry = entry - found[a * (a + 1) / 2 + j] * gain[a * M + i];
-        gain[j * M + i] = entry;
-      }
-  }
-};
 
 // The same by square roots: that of the state behind it is in scratch memory.
 template <typename T, int M>

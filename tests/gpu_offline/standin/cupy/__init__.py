@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from cupy import cuda
+from cupy import random as random
 from cupy.arrays import compute, known, made, ndarray, new
 from cupy.raw import RawKernel as RawKernel
 from cupy.raw import RawModule as RawModule
