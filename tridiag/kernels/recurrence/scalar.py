@@ -275,3 +275,22 @@ def words_from(made: Order, order: int, operand: int = 0) -> Any:
         return place(job, first, done) + others(job, first, done)
 
     return words
+
+
+def addresses_from(made: Order, order: int, k: int = 0) -> Any:
+    """Those of the coefficients from number k on, in the first sequence."""
+    base = made.base
+
+    @njit(**OPTIONS)
+    def last(job):
+        return (base(job, C.A + k, 0),)
+
+    if k + 1 == order:
+        return last
+    others = addresses_from(made, order, k + 1)
+
+    @njit(**OPTIONS)
+    def addresses(job):
+        return last(job) + others(job)
+
+    return addresses
