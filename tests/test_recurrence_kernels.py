@@ -199,3 +199,34 @@ def test_which_rows_take_no_tables() -> None:
     assert kind((100, 60), (70, 60, 60)) == C.ROWS
     assert kind((100, 400), (400, 400, 400)) == C.ROWS
     assert kind((100, 60), (60, 60, 60), started=True) == C.ROWS
+
+
+@pytest.mark.usefixtures("forgetful")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_bits_of_short_rows_do_not_depend_on_the_caches(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Past them other loops walk the rows, or memory is asked for ahead of use."""
+    pytest.importorskip("numba")
+    rng = np.random.default_rng(24)
+    for count, n in ((160, 8), (150, 9), (83, 24), (80, 48), (65, 63)):
+        a, x = rng.uniform(0.5, 1, (2, count, n)).astype(dtype)
+        found = []
+        for room, second in ((2**40, 2**40), (2**40, 0), (0, 0)):
+            monkeypatch.setattr(jobs, "room_for_results", lambda room=room: room)
+            monkeypatch.setattr(jobs, "SECOND_LEVEL", second)
+            forget()
+            found.append(tridiag.linear_recurrence(a, x, backend="numba_scan"))
+        np.testing.assert_array_equal(found[1], found[0], f"{(count, n)}")
+        np.testing.assert_array_equal(found[2], found[0], f"{(count, n)}")
+
+
+def test_short_rows_past_the_caches_are_read_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once rows of 24 numbers that memory holds took 1.7 times as long as a plain loop."""
+    from tridiag.problems.forms import Recurrence
+
+    monkeypatch.setattr(jobs, "room_for_results", lambda: 0)
+    for n, kind in ((24, C.SCALAR), (63, C.SCALAR), (64, C.ROWS)):
+        for size in (4, 8):
+            form, strides = Recurrence((100, n), 1), [(n * size, size)] * 3
+            job = jobs.make_job(form, 1, [(100, n)] * 3, strides, np.dtype(f"f{size}"), 1)
+            words = C.Recurrences.view(job.words)
+            assert (int(words.kind), int(words.flags) & C.LARGE) == (kind, C.LARGE)

@@ -69,21 +69,37 @@ def checked(
     form: Form | Recurrence | Blocks, call: Callable[[], Callable[..., int]], threaded: bool | None = None
 ) -> Callable[..., bool]:
     """A kernel, which ``call`` finds, with its result checked; for systems worth threads, that of those granted now."""
-    if not (worth_threads(form) if threaded is None else threaded):
-        return Checked(call())
-    return lambda *arrays: check(call()(*arrays))
+    return Threaded(call) if (worth_threads(form) if threaded is None else threaded) else Checked(call())
 
 
 class Checked:
     """A kernel, ``run``, with its result checked."""
 
     __slots__ = ("run",)
+    threaded = False
 
     def __init__(self, run: Callable[..., int]) -> None:
         self.run = run
 
     def __call__(self, *arrays: Any) -> bool:
         return check(self.run(*arrays))
+
+
+class Threaded:
+    """A kernel with the threads that are granted when it is called, which ``find`` finds, with its result checked."""
+
+    __slots__ = ("find",)
+    threaded = True
+
+    def __init__(self, find: Callable[[], Callable[..., int]]) -> None:
+        self.find = find
+
+    @property
+    def run(self) -> Callable[..., int]:
+        return self.find()
+
+    def __call__(self, *arrays: Any) -> bool:
+        return check(self.find()(*arrays))
 
 
 def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = None) -> tuple[Any, Any]:
@@ -259,6 +275,11 @@ class Determinants(NamedTuple):
         """The kernel, where its results are those of the call as they are; else None."""
         alike = self.in_order and self.dtype.kind == "f"
         return getattr(self.function, "run", None) if alike else None
+
+    @property
+    def threaded(self) -> bool:
+        """As `Threaded`."""
+        return isinstance(self.function, Threaded)
 
 
 def product(matrix: Matrix, x: Any, form: Form) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tridiag.backends.numba_thomas import Checked, view
+from tridiag.backends.numba_thomas import Checked, Threaded, view
 from tridiag.kernels.jobs.alignment import WORTH_A_THREAD, all_three, kind_of, make_job
 from tridiag.kernels.jobs.systems import threads
 from tridiag.kernels.jobs.words.alignment import USUAL, Rules
@@ -49,7 +49,7 @@ def bound_alignment(shape: tuple[int, ...], dtype: np.dtype[Any], shared: tuple[
     facts, three = (shape, dtype, kind_of(len(shared), 0)), tuple(all_three([*shared]))
     if math.prod(shape) < WORTH_A_THREAD:
         return Checked(call_of(make_job, *facts, 1, three).run)
-    return lambda *arrays: check(call_of(make_job, *facts, threads(), three).run(*arrays))
+    return Threaded(lambda: call_of(make_job, *facts, threads(), three).run)
 
 
 def align(scores: Any, lengths: Any, parameters: list[Any], results: list[Any], rules: Rules) -> None:

@@ -13,7 +13,7 @@ from tridiag.calls.fast_path.facts import Array, casting, facts_of_all, kept_cal
 from tridiag.kernels.jobs.alignment import all_three
 from tridiag.kernels.jobs.batches import is_packed
 from tridiag.kernels.jobs.words.alignment import HOTTEST
-from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Kept, Same
+from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Keepable, Same
 from tridiag.problems.forms import Shape
 from tridiag.selection.choose import choose
 
@@ -29,7 +29,7 @@ class BoundAlignment(NamedTuple):
     shape: Shape  # of the scores
     batch: Shape
     hottest: float  # the highest temperature
-    kept: Kept | None
+    kept: Keepable | None
 
 
 def smith_waterman(
@@ -109,7 +109,7 @@ def bound_alignment(facts: tuple[Any, ...], lengths: Any, backend: str) -> Bound
     return BoundAlignment(call, casts, shape, batch, HOTTEST[dtype.itemsize], kept)
 
 
-def kept_alignment(call: Any, facts: tuple[Any, ...], batch: Shape, backend: str) -> Kept | None:
+def kept_alignment(call: Any, facts: tuple[Any, ...], batch: Shape, backend: str) -> Keepable | None:
     """Bound alignments of whole sequences for the table, where arrays are contiguous and of one dtype."""
     (dtype, _, _), (*gaps, temperature), arrays = facts[0], facts[1:], [x for x in facts if isinstance(x, tuple)]
     packed = all(is_packed(shape, steps, len(shape), dtype.itemsize) for _, shape, steps in arrays)

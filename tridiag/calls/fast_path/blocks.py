@@ -23,7 +23,7 @@ from tridiag.calls.fast_path.facts import (
     steps_in,
 )
 from tridiag.kernels.jobs.batches import contiguous
-from tridiag.kernels.runtime.call_table import RESULT, CallTable, Kept, Same
+from tridiag.kernels.runtime.call_table import RESULT, CallTable, Keepable, Same
 from tridiag.problems.forms import Shape
 
 
@@ -34,7 +34,7 @@ class BoundBlocks(NamedTuple):
     casts: Casts
     shape: Shape
     dtype: np.dtype[Any]
-    kept: Kept | None
+    kept: Keepable | None
 
 
 def solve_block(A: Any, B: Any, C: Any, d: Array, backend: str) -> Array | None:

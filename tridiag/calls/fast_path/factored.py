@@ -30,7 +30,7 @@ from tridiag.calls.fast_path.facts import (
 from tridiag.calls.fast_path.matrices import lifted, plan_of_matrices, recalled
 from tridiag.calls.plan import UNASKED, Plan, axis_alone, wants_check
 from tridiag.kernels.jobs.batches import contiguous
-from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Kept, Same
+from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Keepable, Same
 from tridiag.problems.forms import Form, Shape
 from tridiag.selection.choose import choose
 
@@ -99,7 +99,7 @@ class BoundFactored(NamedTuple):
     dtype: np.dtype[Any]  # of x
     in_place: bool
     check: bool
-    kept: Kept | None
+    kept: Keepable | None
 
 
 def factors(a: Any, b: Any, c: Any, where: Array | None, axis: Any, *options: Any) -> tuple[Any, ...] | None:
@@ -270,7 +270,7 @@ def kept_factored(
     factored: bool,
     in_place: bool,
     checked: bool,
-) -> Kept | None:
+) -> Keepable | None:
     """A bound solve for the table; ``arguments``: d, transpose, out, check and overwrite_d."""
     given = Group((Same(known), *known.facts, known.where or Same(None), *known.factors))
     right = len(given)  # the place of d, behind those

@@ -19,6 +19,7 @@ from tridiag.kernels.runtime.call_table import (
     CONVERTED,
     Converted,
     Guard,
+    Keepable,
     Kept,
     Layout,
     Number,
@@ -129,7 +130,7 @@ def kept_call_of(
     out: int,
     checked: bool,
     guard: Guard | None = None,
-) -> Kept | None:
+) -> Keepable | None:
     """A bound call for a `CallTable`; None where Python has more to do than to make a result.
 
     ``given``: the facts of arguments, and what has to be the very same; a tuple where the verb takes one. ``casts``:
@@ -147,7 +148,11 @@ def kept_call_of(
         return None
     result = wanted if isinstance(wanted, Several) else Layout(wanted[0], wanted[1], ())
     groups = [len(x) if type(x) is Group else None for x in given]
-    return kept_call(arguments, groups, call.run, sources, result, out, checked, guard)
+
+    def of_threads(threads: int) -> Kept | None:
+        return kept_call(arguments, groups, call.run, sources, result, out, checked, guard, threads)
+
+    return functools.lru_cache(1)(of_threads) if call.threaded else of_threads(0)
 
 
 def argument_of(fact: Any, dtype: np.dtype[Any], function: Callable[[Any], Array] | None) -> Any:

@@ -12,7 +12,7 @@ from tridiag.calls.fast_path.alignments import stand_in
 from tridiag.calls.fast_path.facts import facts_of_all, kept_call_of
 from tridiag.kernels.jobs.batches import is_packed
 from tridiag.kernels.jobs.words.kalman import INPUTS, OPERANDS
-from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Kept, Same, Several
+from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Keepable, Same, Several
 from tridiag.problems.covariances import check_covariance
 from tridiag.problems.forms import Shape
 from tridiag.problems.state_space import COVARIANCES, KALMAN, PARAMETERS, Model, StateSpace
@@ -36,7 +36,7 @@ class BoundFilter(NamedTuple):
     form: StateSpace  # where nothing is missing
     shapes: tuple[Shape, ...]  # of y and the parameters in the form
     scattered: bool  # whether its kernel wants copies of some arrays, whose rows do not lie side by side
-    kept: dict[bool, Kept | None]  # of the calls that were made: whether observations were missing
+    kept: dict[bool, Keepable | None]  # of the calls that were made: whether observations were missing
 
 
 def kalman(verb: str, given: list[Any], method: str, backend: str) -> Any:
@@ -91,7 +91,7 @@ def bound_filter(verb: str, facts: tuple[Any, ...], method: str, backend: str) -
 
 def kept_filter(
     verb: str, facts: tuple[Any, ...], options: tuple[Any, ...], form: StateSpace, bound: BoundFilter
-) -> Kept | None:
+) -> Keepable | None:
     """A filter of arrays with these facts for the table of its verb."""
     module, dtype = bound.module, facts[0][0]
     if not hasattr(module, "bound_kalman"):

@@ -27,7 +27,7 @@ from tridiag.calls.fast_path.facts import (
 )
 from tridiag.calls.plan import UNASKED, Plan, cached_plan
 from tridiag.kernels.jobs.batches import contiguous
-from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Kept, Same, Several
+from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Keepable, Same, Several
 from tridiag.problems.forms import Form, Shape, lift
 
 OUT = 5  # the place of an argument
@@ -40,7 +40,7 @@ class BoundProduct(NamedTuple):
     casts: Casts
     shape: Shape
     dtype: np.dtype[Any]
-    kept: Kept | None
+    kept: Keepable | None
 
 
 class BoundDeterminants(NamedTuple):
@@ -48,7 +48,7 @@ class BoundDeterminants(NamedTuple):
 
     call: Callable[..., tuple[Array, Array]]  # of a, b, c, where
     casts: Casts
-    kept: Kept | None
+    kept: Keepable | None
 
 
 def product(a: Any, b: Any, c: Any, x: Array, where: Any, out: Any, axis: Any, *options: Any) -> Array | None:

@@ -33,7 +33,7 @@ from tridiag.calls.fast_path.facts import (
 from tridiag.calls.plan import Plan
 from tridiag.calls.sequences import cached_recurrence_plan, indexed
 from tridiag.kernels.jobs.batches import contiguous
-from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Kept, Same
+from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Keepable, Same
 from tridiag.libraries.arrays import Entry, is_real
 from tridiag.problems.forms import Shape
 
@@ -53,7 +53,7 @@ class BoundRecurrence(NamedTuple):
     casts: Casts
     shape: Shape
     dtype: np.dtype[Any]
-    kept: Kept | None
+    kept: Keepable | None
     elsewhere: bool  # the result is made contiguous, and copied to where it is to lie
     last: tuple[Any, ...]  # where the last values are, the latest first; fewer than the order where there are fewer
 
@@ -179,7 +179,7 @@ def arguments_of(facts: tuple[Any, ...], order: int, tuples: bool, states: bool)
 
 def kept_recurrence(
     call: Any, arguments: tuple[Any, Any], casts: Casts, result: Any, operands: tuple[int, ...], given: bool
-) -> Kept | None:
+) -> Keepable | None:
     """A bound recurrence for the table of its verb; ``arguments``: before ``out``, and from there on."""
     before, behind = arguments
     place = sum(len(x) if type(x) is Group else 1 for x in before)  # of ``out``, items of tuples one by one

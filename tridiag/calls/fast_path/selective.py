@@ -27,7 +27,7 @@ from tridiag.calls.fast_path.facts import (
 from tridiag.calls.plan import Plan
 from tridiag.calls.selective import cached_selective_plan
 from tridiag.kernels.jobs.batches import contiguous
-from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Kept, Same, Several
+from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Keepable, Same, Several
 from tridiag.problems.forms import Shape
 from tridiag.problems.selective import Operands
 
@@ -42,7 +42,7 @@ class BoundScan(NamedTuple):
     casts: Casts
     shapes: tuple[Shape, Shape]  # of the result and of the last states
     dtype: np.dtype[Any]
-    kept: Kept | None
+    kept: Keepable | None
 
 
 def scan(*arguments: Any) -> Any:
@@ -120,7 +120,7 @@ def kept_scan(
     shapes: tuple[Shape, Shape],
     dtype: np.dtype[Any],
     options: tuple[Any, ...],
-) -> Kept | None:
+) -> Keepable | None:
     """A bound scan for the table of the verb; ``options``: the axis, whether it is reversed, final, the backend."""
     final, takes = options[2], OUT if out else RESULT
     given = *(facts.get(name, Same(None)) for name in NAMES), out or Same(None), *map(Same, options)

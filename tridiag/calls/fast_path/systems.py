@@ -27,7 +27,7 @@ from tridiag.calls.fast_path.facts import (
 )
 from tridiag.calls.plan import cached_plan, wants_check
 from tridiag.kernels.jobs.batches import contiguous
-from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Kept, Same
+from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Keepable, Same
 from tridiag.problems.forms import Form, lift
 
 RIGHT_SIDE, WHERE, OUT = 3, 4, 5  # places of arguments
@@ -43,7 +43,7 @@ class BoundCall(NamedTuple):
     dtype: np.dtype[Any]  # of x
     in_place: bool
     check: bool
-    kept: Kept | None
+    kept: Keepable | None
 
 
 def solve(a: Any, b: Any, c: Any, d: Array, where: Any, out: Any, axis: Any, *options: Any) -> Array | None:

@@ -18,6 +18,7 @@ from tridiag.problems.forms import Recurrence
 HEIGHT = 8  # steps that are transposed at a time (`tridiag.kernels.recurrence.loops`)
 BLOCK = 128 * 1024  # bytes of an operand in a block of a long sequence: two blocks of two operands fit in a cache
 FEWEST_STEPS = {8: 48, 4: 24}  # of sequences in lanes, by the bytes of a number; plain loops are quicker with fewer
+FROM_MEMORY = 64  # of evenly spaced ones past the caches, below which plain loops are quicker than lanes
 EVEN_STEPS = 256  # of more, memory is asked for ahead of use, from the next sequences too
 FEWEST_BLOCKS = 2  # of such a sequence, where there are enough of them to fill the lanes
 FEW_VECTORS = 64  # of values: with no more, to find where each sequence lies takes longer than to join steps
@@ -65,7 +66,7 @@ def make_job(form: Recurrence, order: int, shapes: Any, strides: Any, dtype: np.
     elif end_to_end(axes, form, order, dtype, started) and quickest_in_vectors(kind, n * count, count, workers):
         kind = kind_end_to_end(kind, n, count, dtype)
     even = kind in (C.ROWS, C.SCALAR) and evenly_spaced(axes, form, order, count, dtype, started)
-    if even and kind == C.ROWS and n * count * dtype.itemsize <= room_for_results():
+    if even and kind == C.ROWS and (n < FROM_MEMORY or n * count * dtype.itemsize <= room_for_results()):
         kind = C.SCALAR
     length, width, stretches, blocks, chunk, run = 1, 1, 1, 0, 0, 1
     share = ITEM if workers == 1 else max(1, min(ITEM, n * count // (ITEMS_EACH * workers)))  # values
@@ -196,5 +197,5 @@ def joins(job: Job) -> tuple[Any, int, int]:
 def flags_of(axes: Axes, transposed: bool, started: bool, size: int, kind: int) -> int:
     """``size``: the bytes of the result; that of arrays with negative strides goes the other way in memory."""
     flags = C.TRANSPOSED * transposed | C.STARTED * started | C.BACKWARD * (axes.strides[C.Y] < 0)
-    large = size > (room_for_results() if kind == C.ROWS else CACHES)
+    large = size > (room_for_results() if kind in (C.ROWS, C.SCALAR) else CACHES)
     return flags | C.LARGE * large | C.FAR * (3 * size > SECOND_LEVEL)

@@ -64,6 +64,11 @@ def threads() -> int:
     return min(granted, threads_asked(asked) or granted) if asked else granted
 
 
+def threads_granted() -> int:
+    """`threads`, whatever that is when this is called: compiled code knows this function."""
+    return threads()
+
+
 def level_of_caller() -> int:
     """The ``stacklevel`` with which the function that asks warns about the line that called the package."""
     package, frame, level = str(Path(__file__).parents[2]), sys._getframe(1), 1

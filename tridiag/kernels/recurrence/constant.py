@@ -181,33 +181,46 @@ class EndToEnd(NamedTuple):
         """Bytes of the factors of a vector that begins in some step."""
         return C.size_of_factors(code.lanes, self.order)
 
-    def write(self, code: Code, *words: Value) -> None:
-        """``words``: as of `scalar.Plain`, and the address of `size` bytes for each step of a sequence."""
-        table, usual = words[-1], words[:-1]
-        (count, n), operands = usual[:2], [usual[k : k + 3] for k in range(2, len(usual), 3)]
-        zero, lanes, vectors = code.integer(0), code.lanes, Steps(self.order, self.backward)
-        handed, trusted = vectors.handed_on(
-            code, [code.load_as(code.real, words[0]) for words in operands[C.A : C.A + self.order]]
-        )
-        keys = [(w, j) for w in widths(code) for j in vectors.steps_of(w)]
-        places, size = {key: k * LINE for k, key in enumerate(keys)}, self.size(code)
+    def keep(self, code: Code, *words: Value) -> Value:
+        """Write the factors of vectors that begin in each step of a sequence; 0: some factor is large.
 
-        def keep(step: Value, position: Any) -> Any:
-            """The factors of a vector whose lanes have such positions in their sequences."""
-            for key, place in places.items():
-                width, j = key
+        ``words``: the steps of a sequence, where their factors go, and the addresses of the coefficients.
+        """
+        n, table, *coefficients = words
+        zero, lanes, vectors = code.integer(0), code.lanes, Steps(self.order, self.backward)
+        handed, trusted = vectors.handed_on(code, [code.load_as(code.real, address) for address in coefficients])
+        size, places = self.size(code), self.places(code)
+
+        def step(k: Value, position: Any) -> Any:
+            """``position``: of the lanes in their sequences."""
+            for (width, j), place in places.items():
                 distances = code.integers([lane % width + 1 + j for lane in range(lanes)])
                 reached = Value(code, code.builder.icmp_signed(">=", position.llvm, distances.llvm))
                 factor = code.where(reached, vectors.factor(code, handed, width, j), code.real_zero())
-                code.store_as(table + step * size + place, factor)
+                code.store_as(table + k * size + place, factor)
             position = position + 1
             return code.where(position < code.repeat(n, lanes), position, code.integers([0] * lanes))
 
         begin = code.undefined(code.integers([0] * lanes).llvm.type)
         for lane in range(lanes):
             begin = code.insert(begin, zero + lane - (zero + lane) / n * n, lane)
-        code.fori(zero, n, keep, begin)
-        whole, forward = n * size, (zero + lanes - (zero + lanes) / n * n) * size
+        code.fori(zero, n, step, begin)
+        return code.pick(trusted, zero + 1, zero)
+
+    def places(self, code: Code) -> dict[Key, int]:
+        """Where among those of a vector a factor is."""
+        keys = [(width, j) for width in widths(code) for j in Steps(self.order, self.backward).steps_of(width)]
+        return {key: k * LINE for k, key in enumerate(keys)}
+
+    def write(self, code: Code, *words: Value) -> Value:
+        """All values; 1: some is not finite, and none may be right.
+
+        ``words``: the steps of all sequences, those of one, the addresses of the first y and x, and what `keep` wrote.
+        This is a function of its own, and a small one, so that all that its loop reads stays in registers.
+        """
+        steps, n, y, x, table = words
+        zero, lanes, vectors, size = code.integer(0), code.lanes, Steps(self.order, self.backward), self.size(code)
+        places, whole, forward = self.places(code), n * size, (zero + lanes - (zero + lanes) / n * n) * size
 
         def factors(at: Any) -> Factors:
             def one(key: Key, lane: int) -> Value:
@@ -219,11 +232,9 @@ class EndToEnd(NamedTuple):
             at = at + forward
             return code.pick(at < table + whole, at, at - whole)
 
-        first = count + -1 if self.backward else zero
-        y, x = (address + first * apart for address, _, apart in operands[: C.A])
         state = (code.real_zero(),) * self.order, table
-        end, _ = vectors.run(code, code.pick(trusted, count * n, zero), y, x, state, factors, go_on)
-        again(code, Plain(self.order, False, False), trusted, not_finite(code.real_zero(), end), usual)
+        end, _ = vectors.run(code, steps, y, x, state, factors, go_on)
+        return out_of_range(code, not_finite(code.real_zero(), end))
 
 
 def not_finite(odd: Value, values: Sequence[Value]) -> Value:
@@ -235,9 +246,13 @@ def not_finite(odd: Value, values: Sequence[Value]) -> Value:
 
 def again(code: Code, plain: Plain, trusted: Value, odd: Value, words: Any) -> None:
     """Plain loops over all sequences, where vectors are not right."""
-    bad = code.pick(code.bits(odd == 0.0) != (1 << code.lanes) - 1, code.integer(1), code.integer(0))
-    count = code.pick(trusted, bad, code.integer(1)) * words[0]
+    count = code.pick(trusted, out_of_range(code, odd), code.integer(1)) * words[0]
     plain.write(code, count, *words[1:])
+
+
+def out_of_range(code: Code, odd: Value) -> Value:
+    """1 where `not_finite` has found something, else 0."""
+    return code.pick(code.bits(odd == 0.0) != (1 << code.lanes) - 1, code.integer(1), code.integer(0))
 
 
 def vector(code: Code, numbers: list[Value]) -> Value:

@@ -9,16 +9,19 @@ from typing import Any
 
 from tridiag.kernels.recurrence.loops import HEIGHT, load_steps, store_steps
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import Code
+from tridiag.kernels.simd.vector import LINE, Code
+
+AHEAD = 4096  # bytes
 
 
 def even_rows(code: Code, *words: Value) -> None:
     """``words``: sequences, at least the lanes; steps, at least HEIGHT; how far apart; the addresses of y, x and a.
 
-    There is no value before the first step. The steps that fill no HEIGHT come first, and those behind them twice; the
-    last sequences that fill no lanes come with some of those before.
+    Behind these 1 where memory is to be asked for ahead of use, else 0. There is no value before the first step. The
+    steps that fill no HEIGHT come first, and those behind them twice; the last sequences that fill no lanes come with
+    some of those before.
     """
-    count, n, apart, *operands = words
+    count, n, apart, *operands, far = words
     early = code.pick((n & (HEIGHT - 1)) != 0, n & (HEIGHT - 1), code.integer(HEIGHT))
 
     def group(first: Value, state: Any) -> Any:
@@ -26,6 +29,7 @@ def even_rows(code: Code, *words: Value) -> None:
 
         def chunk(i: Value, state: Any) -> Any:
             (value,), move = state, i * code.size_of_real
+            code.fori(0, far, lambda _, none: ask(code, [rows[0] + i * code.row for rows in (y, x, a)], none))
             values = []
             for factor, row in zip(load_steps(code, a, move), load_steps(code, x, move), strict=True):
                 value = factor * value + row
@@ -45,6 +49,14 @@ def even_rows(code: Code, *words: Value) -> None:
     even = count / code.lanes * code.lanes
     code.fori(0, even, group, step=code.lanes)
     code.fori(code.pick(even < count, count - code.lanes, count), count, group, step=code.lanes)
+
+
+def ask(code: Code, places: list[Value], none: Any) -> Any:
+    """Ask for as much memory of the result, x and coefficients as a chunk has, AHEAD of its share of a group."""
+    for operand, place in enumerate(places):
+        for line in range(HEIGHT):
+            code.prefetch(place + (AHEAD + line * LINE), write=operand == 0)
+    return none
 
 
 def chosen(code: Code, rows: list[Value], k: Value) -> Value:

@@ -10,7 +10,7 @@ from tridiag.kernels.jobs.words.record import Word
 from tridiag.kernels.jobs.words.recurrences import Recurrences
 from tridiag.kernels.recurrence.constant import EndToEnd, Vectors
 from tridiag.kernels.recurrence.order import functions
-from tridiag.kernels.recurrence.scalar import words_from
+from tridiag.kernels.recurrence.scalar import Plain, addresses_from, words_from
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.runtime.workspace import Workspace, workspace
@@ -37,9 +37,12 @@ def build(dtype: str, order: int):
     zero, library = np.zeros((), dtype)[()], Library(f"constant{order}")
     loops = [Vectors(order, started, backward) for started in (False, True) for backward in (False, True)]
     forward, backward, started, both = (library.add(loop.name, loop.write) for loop in loops)
-    flat, flat_backward = (library.add(loop.name, loop.write) for loop in (EndToEnd(order, b) for b in (False, True)))
-    words_of = words_from(functions(order), order)
-    size_of_factors = emitted(lambda code: code.integer(EndToEnd(order, False).size(code)))
+    ends, plain = [EndToEnd(order, backward) for backward in (False, True)], Plain(order, False, False)
+    flat, flat_backward = (library.add(loop.name, loop.write) for loop in ends)
+    keep, one_by_one = library.add("factors", ends[0].keep), library.add(plain.name, plain.write)
+    made = functions(order)
+    base, words_of, coefficients = made.base, words_from(made, order), addresses_from(made, order)
+    size_of_factors = emitted(lambda code: code.integer(ends[0].size(code)))
 
     @njit(**OPTIONS)
     def run(zero, job, first, count, done, steps):
@@ -57,21 +60,28 @@ def build(dtype: str, order: int):
             forward(zero, words)
 
     @njit(**OPTIONS)
+    def run_short(zero, job, table, first, count):
+        """Sequences end to end, from the first on; whether some value is not finite."""
+        extent = count * job.steps, job.steps
+        if job.flags & C.BACKWARD:
+            end = first + count - 1
+            return flat_backward(zero, (*extent, base(job, C.Y, end), base(job, C.X, end), table))
+        return flat(zero, (*extent, base(job, C.Y, first), base(job, C.X, first), table))
+
+    @njit(**OPTIONS)
     def work_short(zero, job):
         many, count, n = job.run, job.sequences, job.steps
         room = allocate(ARRAYS(table=n * size_of_factors(zero, ())))
         if address_of(room) == 0:
             return
+        trusted = keep(zero, (n, room.table, *coefficients(job)))
         for item in items(job):
             first, last = item * many, min(count, (item + 1) * many)
             if job.flags & C.BACKWARD:  # vectors begin in the same steps, wherever items are cut
                 first, last = max(0, count - last), count - first
-            extent, more = (last - first, n), (room.table,)
-            words = extent + words_of(job, first, 0) + more
-            if job.flags & C.BACKWARD:
-                flat_backward(zero, words)
-            else:
-                flat(zero, words)
+            if trusted == 0 or run_short(zero, job, room.table, first, last - first) != 0:
+                extent = last - first, n
+                one_by_one(zero, extent + words_of(job, first, 0))
         free_workspace(room)
 
     @njit(**OPTIONS)

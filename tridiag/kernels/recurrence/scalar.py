@@ -21,6 +21,7 @@ from tridiag.kernels.simd.values import Complex, Value
 from tridiag.kernels.simd.vector import OPTIONS, Code
 
 EVENLY_SPACED = 6, 2, 1  # sequences at a time, as long as there are so many: as many as registers have room for
+FROM_MEMORY = 2, 1  # likewise, past the caches, where processors ask ahead for what is read in order
 ABREAST = 8, 4, 2, 1  # sequences at a time, as long as there are so many: none waits for its own products
 
 
@@ -139,7 +140,7 @@ def one_after_another(made: Order, order: int, library: Library, real: bool) -> 
         words = extent + words_of(job, first, done)
         begun, turned = done > 0 or job.flags & C.STARTED != 0, job.flags & C.TRANSPOSED != 0
         if not begun and not turned and lies_evenly(zero, job) and lies_densely(zero, job):
-            abreast(zero, words)
+            abreast(zero, words, job.flags)
         elif lies_densely(zero, job):
             dense(zero, begun, turned, words)
         else:
@@ -213,6 +214,7 @@ def evenly_spaced(made: Order, order: int, library: Library, real: bool) -> Any:
     if order > 1 or not real:
         return nothing, never_even
     abreast, in_lanes = library.add("abreast", Abreast(EVENLY_SPACED).write), library.add("even_rows", even_rows)
+    two_abreast = library.add("two_abreast", Abreast(FROM_MEMORY).write)
     steps = C.TABLE + 2 * C.operands(1) + 1  # as below
 
     @njit(**OPTIONS)
@@ -221,18 +223,20 @@ def evenly_spaced(made: Order, order: int, library: Library, real: bool) -> Any:
         return job.axes == 1 and field(job, steps + C.X) == apart and field(job, steps + C.A) == apart
 
     @njit(**OPTIONS)
-    def run(zero, words):
+    def run(zero, words, flags):
         count, n, (forward, apart), (y, x, a) = words[0], words[1], words[3:5], words[2:9:3]
-        if count >= lanes_of(zero, ()) and n >= HEIGHT and forward == bytes_of_number(zero, ()):
-            in_lanes(zero, (count, n, apart, y, x, a))
-        else:
+        if count < lanes_of(zero, ()) or n < HEIGHT or forward != bytes_of_number(zero, ()):
             abreast(zero, words)
+        elif flags & C.LARGE:
+            two_abreast(zero, words)
+        else:
+            in_lanes(zero, (count, n, apart, y, x, a, 1 if flags & C.FAR else 0))
 
     return run, lies_evenly
 
 
 @njit(**OPTIONS)
-def nothing(zero, words):
+def nothing(zero, words, flags):
     pass
 
 
@@ -275,3 +279,22 @@ def words_from(made: Order, order: int, operand: int = 0) -> Any:
         return place(job, first, done) + others(job, first, done)
 
     return words
+
+
+def addresses_from(made: Order, order: int, k: int = 0) -> Any:
+    """Those of the coefficients from number k on, in the first sequence."""
+    base = made.base
+
+    @njit(**OPTIONS)
+    def last(job):
+        return (base(job, C.A + k, 0),)
+
+    if k + 1 == order:
+        return last
+    others = addresses_from(made, order, k + 1)
+
+    @njit(**OPTIONS)
+    def addresses(job):
+        return last(job) + others(job)
+
+    return addresses

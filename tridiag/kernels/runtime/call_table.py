@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tridiag.kernels.jobs.systems import threads_granted
 from tridiag.kernels.jobs.words.record import Record, Word, Words
 from tridiag.kernels.runtime.numpy_functions import empty_array
 from tridiag.kernels.runtime.object_cache import made_by, obtain
@@ -55,6 +56,7 @@ class Table(Record):
     array, group = Word(), Word()  # the addresses of two types
     numbers = Words(3)  # those of the types of numbers
     empty = Word()  # the address of NumPy's function that makes arrays
+    granted = Word()  # that of the function of Python that tells how many threads a call may have now
     otherwise = Word()  # the address of the function of Python that gets calls which are not found
     own, taken = Word(), Word()  # memory for the job of a call, and whether one has it
     missed, latest = Word(), Word()  # slots: where a call was looked for in vain, and where the latest was found
@@ -81,6 +83,7 @@ class Met(Record):
     dtype, shapes = Word(), Word()  # of what is made; how far from here the number of axes and the lengths of each are
     guard, facts = Word(), Word()  # a C function f(job, facts), not zero where values are out of the ordinary; or 0
     checked = Word()  # whether systems that may be singular are looked at
+    threads = Word()  # how many have to be granted; 0: as many as are
     pointers = Word()
     sources = Words(POINTERS)  # of each pointer of the kernel: an argument, NOTHING, or RESULT and below
     kernel, helpers, long = Word(), Word(), Word()  # as in the templates of `python_call`
@@ -130,6 +133,8 @@ class Guard(NamedTuple):
 
 
 Kept = tuple[Any, ...]  # the words of a call, and what they point at
+OfThreads = Callable[[int], Kept | None]  # those of a call that has so many threads
+Keepable = Kept | OfThreads
 
 
 def kept_call(
@@ -141,12 +146,13 @@ def kept_call(
     out: int,
     checked: bool,
     guard: Guard | None = None,
+    threads: int = 0,
 ) -> Kept | None:
     """A call for `CallTable.keep`: arguments as Layout, Converted, Same or Number, tuples' items one by one.
 
     None: not for tables. ``run``: the kernel as `python_call.function` gives it. ``sources``: of each of its pointers.
     ``result``: Layout or Several of what is made where no argument, ``out``, takes the result. ``groups``: of
-    each argument, if tuples count as one, the items of a tuple; None: it is none.
+    each argument, if tuples count as one, the items of a tuple; None: it is none. ``threads``: as in `Met`.
     """
     if len(arguments) > ARGUMENTS or len(sources) > POINTERS:
         return None
@@ -161,7 +167,7 @@ def kept_call(
     words = Met.filled(
         len(tail) + len(words_of_job), count=len(arguments), groups=len(groups), tuples=tuples_of(groups), out=out,
         several=len(shapes) if isinstance(result, Several) else 0, dtype=id(result.dtype), shapes=results,
-        checked=checked, pointers=len(sources), kernel=head[KERNEL // 8], helpers=head[HELPERS // 8],
+        checked=checked, threads=threads, pointers=len(sources), kernel=head[KERNEL // 8], helpers=head[HELPERS // 8],
         long=head[LONG // 8], job=job, bytes_of_job=head[SIZE // 8], room=ends[-1],
     )  # fmt: skip
     view = Met.view(words)
@@ -211,13 +217,17 @@ class CallTable:
     def __init__(self, otherwise: Callable[..., Any]) -> None:
         self.kept: list[Kept | None] = [None] * SLOTS
         numbers: Any = [*map(id, (float, np.float32, np.float64))]
-        types = {"array": id(np.ndarray), "group": id(tuple), "numbers": numbers}
+        types = {"array": id(np.ndarray), "group": id(tuple), "numbers": numbers, "granted": id(threads_granted)}
         self.words = Table.filled(otherwise=id(otherwise), **types)
         self.call = self.otherwise = otherwise
         self.entries: list[Callable[[], None]] = []  # what lets verbs be entered in compiled code
+        self.threads = threads_granted()  # of its calls
 
-    def keep(self, call: Kept) -> None:
-        """In the slot of the call that was not found a moment ago, which is this one, or finds it never."""
+    def keep(self, call: Keepable) -> None:
+        """In the slot of the call that was not found a moment ago, which is this one, or finds it never.
+
+        Where other threads are granted than before, it was found: then all are forgotten, and kept anew from now on.
+        """
         if self.call is self.otherwise:
             self.words[Table.empty.word] = empty_array()
             self.memory = np.empty(BEFORE_JOB + LARGEST_JOB, np.uint8)
@@ -226,10 +236,21 @@ class CallTable:
             for begin in self.entries:
                 begin()
             return
+        found = call if isinstance(call, tuple) else self.with_threads(call)
+        if found is None:
+            return
         table = Table.view(self.words)
         slot = int(table.missed)
         self.words[Table.changes.word] += 1
-        self.kept[slot], table.slots[slot] = call, id(call)
+        self.kept[slot], table.slots[slot] = found, id(found)
+
+    def with_threads(self, call: OfThreads) -> Kept | None:
+        granted = threads_granted()
+        if granted == self.threads:
+            return call(granted)
+        self.threads = granted
+        self.forget()
+        return None
 
     def entered(self, leading: str, *order: Any) -> Callable[[Function], Function]:
         """A decorator of the verb, which is entered in compiled code from when on the table keeps calls.

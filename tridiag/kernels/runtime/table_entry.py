@@ -44,6 +44,7 @@ _tuple = types.ExternalFunction("PyTuple_New", types.int64(types.int64))
 keep = types.ExternalFunction("Py_IncRef", types.void(types.int64))
 drop = types.ExternalFunction("Py_DecRef", types.void(types.int64))
 _whole = types.ExternalFunction("PyLong_AsLongLongAndOverflow", types.int64(types.int64, types.int64))
+_number = types.ExternalFunction("PyLong_AsLongLong", types.int64(types.int64))
 
 
 @njit
@@ -237,16 +238,33 @@ def ready(table, met, job):
 
 
 @njit
+def granted(table):
+    """How many threads a call may have now; 0: Python has raised."""
+    number = _ask(table.granted, 0, 0, 0)
+    if number == 0:
+        return 0
+    threads = _number(number)
+    drop(number)
+    return threads
+
+
+@njit
 def run(table, met, job):
     """The result of a call, which belongs to the caller; 0 where Python has raised; else NOT_TO_BE_HAD."""
     out, checked = met.out, met.checked
     if not ready(table, met, job):
         return NOT_TO_BE_HAD
-    result = table.given[out] if out >= 0 else made(table, met)
-    if result == 0:
-        return 0
+    result = table.given[out] if out >= 0 else 0  # from here on Python runs, and another call may be at hand
+    if met.threads != 0:
+        threads = granted(table)
+        if threads != met.threads:
+            return 0 if threads == 0 else NOT_TO_BE_HAD
     if out >= 0:
         keep(result)
+    else:
+        result = made(table, met)
+    if result == 0:
+        return 0
     point_at_result(met, job, result)
     found = call(performing(0), (met.kernel, job, met.helpers, met.long))
     if found > BROKEN or (found == BROKEN and checked):
