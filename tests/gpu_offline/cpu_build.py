@@ -27,7 +27,7 @@ HERE = Path(__file__).parent
 HEADER = HERE / "cuda_cpu.h"
 SOURCES = Path(tridiag.__file__).parent / "cuda" / "src"
 COMPILER = shutil.which(os.environ.get("CXX", "g++"))
-OPTIONS = ("-std=c++17", "-O1", "-g", "-fPIC", "-shared", "-Wall", "-Wno-unknown-pragmas", "-Wno-unused")
+OPTIONS = ("-std=c++17", "-O1", "-g1", "-fPIC", "-shared", "-Wall", "-Wno-unknown-pragmas", "-Wno-unused")
 FUSED = ("-mfma", "-ffp-contract=fast", "-fexpensive-optimizations")  # without the last g++ fuses nothing at -O1
 ROUNDED = "-ffp-contract=off"  # what `--fmad=false` is to g++
 

@@ -29,30 +29,29 @@ def test_kernels_are_clean(name: str, dtype: str) -> None:
     assert "0 wrong" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("name", "source", "old", "new"),
-    [
-        (
-            "cupy_pcr",
-            "chunks.cu",
-            "within(first + j, 0, n - 1)",
-            "within(first + j, 0, n)",
-        ),  # the row after the last of a system
-        ("cupy_pcr", "chunks.cu", "int(rest) + 1 :", "int(rest) + 2 :"),  # and its mask
-        ("cupy_scan", "scans.cu", "thread, r < there,", "thread, r <= there,"),  # the row after the last of a sequence
-        (
-            "cupy_thomas",
-            "blocks.cu",
-            "side < job.sides ? n : 0",
-            "side < job.sides ? n + 1 : 0",
-        ),  # the block row after it
-        ("cupy_scan", "filter.cu", "if (t + 1 == job.n) break;", "if (t == job.n) break;"),  # the step after the last
-        ("cupy_scan", "gradient.cu", "if (t + 1 == part.end) break;", "if (t == part.end) break;"),  # ... of a part
-        ("cupy_wavefront", "alignment.cu", "&& r < there;", "&& r <= there;"),  # the row after the last of a pair
-    ],
-)
-def test_what_is_beyond_the_end_is_not_touched(name: str, source: str, old: str, new: str) -> None:
-    done = sanitized.run("--plant", source, old, new, "--dtype", "float64", name)
+# a step or a row beyond the end, and the cases that take it
+BEYOND = {
+    "the row of a system": ("cupy_pcr", "Case", "chunks.cu", "within(first + j, 0, n - 1)", "within(first + j, 0, n)"),
+    "its mask": ("cupy_pcr", "Case", "chunks.cu", "int(rest) + 1 :", "int(rest) + 2 :"),
+    "the row of a sequence": ("cupy_scan", "Sequence", "scans.cu", "thread, r < there,", "thread, r <= there,"),
+    "the block row": ("cupy_thomas", "BlockSystems", "blocks.cu", "< job.sides ? n : 0", "< job.sides ? n + 1 : 0"),
+    "the step": ("cupy_scan", "Filters", "filter.cu", "if (t + 1 == job.n) break;", "if (t == job.n) break;"),
+    "the step of a part": (
+        "cupy_scan",
+        "Gradients",
+        "gradient.cu",
+        "if (t + 1 == part.end) break;",
+        "if (t == part.end) break;",
+    ),
+    "the row of a pair": ("cupy_wavefront", "Pairs", "alignment.cu", "&& r < there;", "&& r <= there;"),
+}
+WRITTEN = ("the step",)  # before it is read
+
+
+@pytest.mark.parametrize("name", BEYOND)
+def test_what_is_beyond_the_end_is_not_touched(name: str) -> None:
+    backend, kind, *change = BEYOND[name]
+    done = sanitized.run("--plant", *change, "--dtype", "float64", "--kind", kind, backend)
     assert done.returncode != 0
     assert "heap-buffer-overflow" in done.stderr, done.stderr[-4000:]
-    assert ("WRITE of size" if source == "filter.cu" else "READ of size") in done.stderr, done.stderr[-4000:]
+    assert f"{'WRITE' if name in WRITTEN else 'READ'} of size" in done.stderr, done.stderr[-4000:]
