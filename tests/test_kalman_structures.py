@@ -174,6 +174,14 @@ def test_structures_are_summed_and_merged() -> None:
         level + 1
     assert "diffuse" not in level | {"P0": np.eye(1)}
     assert (level | {"m0": np.ones(1)})["diffuse"] == (0,)
+    assert (
+        [*level] == [*PARAMETERS, "diffuse"]
+        and "Q" in level
+        and len(level) == 7
+        and "diffuse" not in models.arma([0.5], [0.1], 1)
+    )
+    with pytest.raises(KeyError, match=r"'q'; a structure has F, H, Q"):
+        level["q"]
     assert ({"y": Y} | level).keys() == {"y", *PARAMETERS, "diffuse"}
     drawn = kalman.simulate(np.random.default_rng(0), 5, **level | {"P0": np.eye(1)})
     assert drawn.y.shape == (5, 1)

@@ -197,6 +197,10 @@ def test_verbs_without_labels_say_what_to_do() -> None:
             AttributeError, match=rf"by labels there are .*solve.* Call tridiag\.{verb} with the \.data of"
         ):
             getattr(owner, verb)
+    with pytest.raises(
+        AttributeError, match=r"no attribute 'slogdet'; call tridiag\.xarray\.slogdet, of the diagonals"
+    ):
+        d.tridiag.slogdet  # noqa: B018
     with pytest.raises(AttributeError, match=r"no attribute 'nonesuch'$"):
         d.tridiag.nonesuch  # noqa: B018
     matrix = tridiag.factor(1.0, np.full(6, 4.0), 1.0, axis=d.get_axis_num("z"))

@@ -340,7 +340,8 @@ class TridiagAccessor:
         self.array = array
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"DataArray.tridiag has no attribute {name!r}{instead(name)}")
+        meant = f"; call tridiag.xarray.{name}, of the diagonals" if name in __all__ else instead(name)
+        raise AttributeError(f"DataArray.tridiag has no attribute {name!r}{meant}")
 
     def solve(self, a: Array, b: Array, c: Array, *, dim: Hashable, **options: Any) -> Array:
         """x of systems whose right sides these are: `tridiag.xarray.solve`."""

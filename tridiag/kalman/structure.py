@@ -41,7 +41,18 @@ class Structure:
         """The names of its arguments."""
         return iter((*PARAMETERS, "diffuse") if self.diffuse else PARAMETERS)
 
+    def __iter__(self) -> Iterator[str]:
+        return self.keys()
+
+    def __len__(self) -> int:
+        return len([*self.keys()])
+
+    def __contains__(self, name: object) -> bool:
+        return name in [*self.keys()]
+
     def __getitem__(self, name: str) -> Any:
+        if name not in self:
+            raise KeyError(f"{name!r}; a structure has {', '.join(self.keys())}")
         return getattr(self, name)
 
     def __repr__(self) -> str:
