@@ -31,6 +31,17 @@ def placed(mesh: Mesh, arrays: Any, spec: Any = ROWS) -> list[Any]:
     return [jax.device_put(jnp.asarray(x), NamedSharding(mesh, spec)) for x in arrays]
 
 
+@pytest.fixture(autouse=True)
+def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Systems of few rows too, but where a test says that these are exchanged whole."""
+    monkeypatch.setattr(split, "SHORT_WORDS", 0)
+
+
+@pytest.fixture
+def whole_if_short(monkeypatch: pytest.MonkeyPatch, in_parts: None) -> None:
+    monkeypatch.setattr(split, "SHORT_WORDS", 20_000)
+
+
 @pytest.mark.parametrize("periodic", [False, True])
 @pytest.mark.parametrize("transpose", [False, True])
 @pytest.mark.parametrize(
@@ -293,6 +304,68 @@ def test_collectives_of_a_gradient() -> None:
         of_all = (6 + 10) * 7
         assert exchange(program, 8) == ((4, (4 + 8) * count) if alone else (2, of_all * count))
         assert not alone or exchange(program, 8, taken=[0, 2]) == (6, (4 + 8 + of_all) * count)
+
+
+# ------------------------------------------------------------------------------------------------ whole systems
+
+
+@pytest.mark.parametrize(
+    ("devices", "n", "count", "dtype", "options"),
+    [
+        (8, 16, 11, "float64", {}),
+        (8, 61, 9, "complex128", {"periodic": True}),
+        (3, 7, 5, "float32", {"transpose": True}),
+        (2, 2, 3, "float64", {"pivoting": True}),
+        (8, 5, 8, "float64", {"periodic": True, "transpose": True}),
+    ],
+)
+@pytest.mark.usefixtures("whole_if_short")
+def test_short_systems_are_exchanged_whole(devices: int, n: int, count: int, dtype: str, options: Any) -> None:
+    """Systems that the devices do not divide, rows either, masks, shared and constant bands, real ones of complex
+    systems; with gradients: as on one device."""
+    rng = np.random.default_rng(n)
+    a, b, c, d = systems(rng, (count, n), dtype, hard=False)
+    keep, kind = rng.uniform(size=(count, n)) < 0.8, d.real.dtype
+    eps, mesh = np.finfo(dtype).eps, mesh_of(devices)
+    rows = NamedSharding(mesh, ROWS)
+
+    def cut(*given: Any, **more: Any) -> Any:
+        return solve(*(jax.lax.with_sharding_constraint(v, rows) for v in given), **options, **more)
+
+    def close(found: Any, wanted: Any) -> None:
+        for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+            np.testing.assert_allclose(x, y, rtol=0, atol=64 * eps * np.abs(y).max())
+
+    given = [(a, b, c), (a[:1], b[:1], c[:1]), (a, 3 + 0 * b[:, :1], c), (a.real, 3 + abs(b), c[:1].real)]
+    for bands, where in zip(given, (keep, None, None, keep), strict=True):
+        arrays = [*(np.asarray(x, x.dtype if np.iscomplexobj(x) else kind) for x in bands), d]
+        found = jax.jit(lambda *v, where=where: cut(*v, where=where))(*arrays)
+        close(found, tridiag.solve(*arrays, **options, where=where))
+    slopes = [
+        jax.jit(jax.grad(lambda *v, f=f: (abs(f(*v)) ** 2).sum(), ALL))(a, b, c, d) for f in (cut, one_device(options))
+    ]
+    close(*slopes)
+
+
+def one_device(options: Any) -> Any:
+    return lambda *given: solve(*given, **options)
+
+
+@pytest.mark.usefixtures("benchmarks_on_path", "whole_if_short")
+@pytest.mark.parametrize("pivoting", ["auto", True])
+def test_words_of_whole_systems(pivoting: Any) -> None:
+    """Four operands one way and a solution back, each in one message; where all rows are pivoted, of any length."""
+    from collectives import exchange
+
+    for rows in (2, 40) if pivoting is True else (2, 32):
+        arrays = placed(mesh_of(8), systems(np.random.default_rng(0), (64, 8 * rows), "float64", hard=False))
+        found = exchange(compiled(lambda *v: solve(*v, pivoting=pivoting), *arrays), 8)
+        assert found == (2, 5 * rows * 7 / 8 * 64)
+        told = repr(tridiag.explain("solve", *arrays, pivoting=pivoting))
+        assert f"whole systems by two all_to_all, {5 * rows * 7 / 8:.3g} words received for each system" in told
+
+
+# ------------------------------------------------------------------------------------------------ neighbours
 
 
 @pytest.fixture

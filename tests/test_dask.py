@@ -565,6 +565,17 @@ def test_elementwise_work_before_and_behind_is_in_the_same_task() -> None:
     assert tasks(y) <= 2 * 3
 
 
+def test_results_keep_no_right_sides() -> None:
+    """Where tasks share their memory a result needs what settles it alone, which has no arguments."""
+    for length in (10, 1000):
+        x = tridiag.solve(1.0, 4.0, 1.0, da.zeros((4, 4 * length), chunks=(4, length)))
+        graph = x.__dask_graph__()
+        assert all(
+            {key[0].split("-")[0] for key in graph.get_all_dependencies()[k]} == {"settle"}
+            for k in x.__dask_keys__()[0]
+        )
+
+
 def test_what_is_refused() -> None:
     """While the graph is built, with the words of arrays in memory."""
     d = da.zeros((6, 20), chunks=(2, 5))

@@ -179,10 +179,13 @@ def exchange_of(
         return f"{lie}, and are gathered"
     from tridiag.xla import split, split_determinants, split_recurrences
 
-    rows = -(-problem.shape[problem.axis] // devices)
+    n = problem.shape[problem.axis]
+    rows = -(-n // devices)
     if verb == "slogdet":
         told = split_determinants.exchange(devices, systems, problem.periodic, problem.dtype)
     elif verb == "solve":
+        if whole := split.exchange_of_whole(devices, systems, n, problem.periodic, problem.pivoting):
+            return f"{lie}: {whole}"
         told = split.exchange(devices, systems, rows, problem.periodic, transpose, problem.dtype)
     elif verb == "factor":
         told = split.exchange_of_factors(devices, systems)

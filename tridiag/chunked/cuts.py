@@ -176,9 +176,10 @@ class Alone(NamedTuple):
         """A task: what has to be known of other chunks before the result is."""
         return self.systems.settle(first, self.mend([self.ends(chunk) for chunk in solved]), solved)
 
-    def result(self, k: int, count: int, solved: Solved, settled: Settled) -> Array:
+    def result(self, k: int, count: int, settled: Settled, solved: Solved | None = None) -> Array:
         """A task: the solution in one of so many chunks."""
-        x, axis, around = self.systems.writeable(solved.x), self.systems.axis, settled.verdict.around
+        x = self.systems.writeable(solved.x if solved else settled.chunks[k])
+        axis, around = self.systems.axis, settled.verdict.around
         if around is not None:
             width = around.shape[axis + 1] // 2
             before, behind = slice(0, width), slice(width, None)

@@ -31,10 +31,14 @@ class Verdict(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """The same, and the solutions of the systems that were solved whole, in each of their chunks."""
+    """The same, and the solutions of the systems that were solved whole, in each of their chunks.
+
+    ``chunks``: what was solved in each, where tasks share their memory. No task has to keep the arguments then.
+    """
 
     verdict: Verdict
     x: Sequence[Array]
+    chunks: Sequence[Array] = ()
 
 
 class Systems(NamedTuple):
@@ -109,4 +113,5 @@ class Systems(NamedTuple):
 
     def settle(self, first: Place, verdict: Verdict, solved: Sequence[Solved]) -> Settled:
         """As `rows` of every chunk and `whole`."""
-        return self.whole(first, verdict, [self.rows(verdict, chunk) for chunk in solved])
+        settled = self.whole(first, verdict, [self.rows(verdict, chunk) for chunk in solved])
+        return settled._replace(chunks=[chunk.x for chunk in solved])

@@ -89,12 +89,16 @@ class Group(NamedTuple):
     def blocks(self) -> list[list[Any]]:
         return [self.operands.blocks(self.systems.names, place) for place in self.places]
 
+    def solved(self, key: Any) -> list[Any]:
+        """What a result is made of, beside what settles it: that has all chunks where tasks share their memory."""
+        return [] if self.systems.shared else [key]
+
     def alone(self) -> dict[Any, Any]:
         """Each chunk is solved alone, and the rows around the cuts again."""
         chunk, keys, settled = cuts.Alone(self.systems, self.periodic), self.keys("alone"), self.key("settle")
         graph: dict[Any, Any] = {key: (chunk.solve, *some) for key, some in zip(keys, self.blocks(), strict=True)}
         for k, result in enumerate(self.results()):
-            graph[result] = (functools.partial(chunk.result, k, len(keys)), keys[k], settled)
+            graph[result] = (functools.partial(chunk.result, k, len(keys)), settled, *self.solved(keys[k]))
         if self.systems.shared:
             return {**graph, settled: (functools.partial(chunk.settle, self.first), keys)}
         told = dict(zip(self.keys("ends"), ((chunk.told, key) for key in keys), strict=True))
@@ -113,7 +117,7 @@ class Group(NamedTuple):
                 beside = [None if other is None else (f"ends-{self.name}", *other) for other in others]
             graph[reduced[k]] = (chunk.reduce, beside, *blocks)
             graph[keys[k]] = (functools.partial(chunk.finish, k), joined, beside, *blocks)
-            graph[result] = (functools.partial(chunk.result, k), keys[k], settled)
+            graph[result] = (functools.partial(chunk.result, k), settled, *self.solved(keys[k]))
         if self.systems.shared:
             return {**graph, settled: (functools.partial(chunk.settle, self.first), joined, keys)}
         told = dict(zip(self.keys("late"), ((chunk.late, key, joined) for key in keys), strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -48,6 +49,54 @@ def from_all_rows(cut: Cut, function: Callable[..., Any], n: int, axis: int, ope
     rows = -(-n // cut.parts)
     found = function(*(all_rows(cut, x, n, axis) if x.shape[axis] == rows else x for x in operands))
     return jax.tree.map(lambda x: own_rows(cut, x, rows, axis), found)
+
+
+def from_own_systems(
+    cut: Cut, function: Callable[..., Any], n: int, axis: int, operands: Sequence[Any], batch: Sequence[int]
+) -> Any:
+    """As `from_all_rows` of ``function(*operands)`` whose operands are (systems, n) or (systems, rows that are alike).
+
+    Every device computes whole systems, its share of those of such a ``batch``: one ``all_to_all`` brings the rows of
+    these, another takes results back. Systems that share an operand have one of it.
+    """
+    rows, systems = -(-n // cut.parts), math.prod(batch)
+    share = -(-systems // cut.parts)
+    mine = index(cut) * share
+
+    def flat(x: Any) -> Any:
+        """(systems of all shares, rows)."""
+        found = jnp.broadcast_to(jnp.moveaxis(x, axis, -1), (*batch, x.shape[axis])).reshape(systems, -1)
+        return jnp.pad(found, ((0, share * cut.parts - systems), (0, 0)), "edge")
+
+    moving = [k for k, x in enumerate(operands) if x.size > x.shape[axis] == rows]
+    told = together([flat(operands[k]) for k in moving])
+    found = lax.all_to_all(told, cut.names, 1, 2, tiled=True)[..., :n]
+    whole = {k: apart(x, operands[k].dtype) for k, x in zip(moving, found, strict=True)}
+    for k, x in enumerate(operands):
+        if k not in whole and x.size == x.shape[axis]:
+            whole[k] = (all_rows(cut, x, n, axis) if x.size == rows else x).reshape(1, -1)
+        elif k not in whole:
+            whole[k] = lax.dynamic_slice_in_dim(flat(x), mine, share)
+    results, tree = jax.tree.flatten(function(*(whole[k] for k in range(len(operands)))))
+    padded = jnp.pad(jnp.stack(results), ((0, 0), (0, 0), (0, rows * cut.parts - n)))
+    back = lax.all_to_all(padded, cut.names, 2, 1, tiled=True)[:, :systems]
+    return jax.tree.unflatten(tree, [jnp.moveaxis(x.reshape(*batch, rows), -1, axis) for x in back])
+
+
+def together(some: Sequence[Any]) -> Any:
+    """Arrays of one shape, masks too, as one."""
+    kind = jnp.result_type(*(x.dtype for x in some))
+    return jnp.stack([x.astype(kind) for x in some])
+
+
+def apart(x: Any, kind: Any) -> Any:
+    """One of them as it was."""
+    return (x.real if jnp.iscomplexobj(x) and not jnp.issubdtype(kind, jnp.complexfloating) else x).astype(kind)
+
+
+def words_of_own(devices: int, rows: int) -> float:
+    """What each device receives of a system then, of four operands and a result."""
+    return 5 * rows * (devices - 1) / devices
 
 
 def row_at(x: Any, at: int, axis: int) -> Any:

@@ -12,6 +12,7 @@ more than rounding, are such systems gathered, and solved whole.
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import jax.numpy as jnp
@@ -25,7 +26,18 @@ from tridiag.problems.forms import Cut, Form, Shape
 from tridiag.problems.parts import Chunks, with_ends
 from tridiag.xla import custom_call
 from tridiag.xla.doubtful import computed_whole
-from tridiag.xla.exchange import anywhere, from_all, from_all_rows, index, passed, row_at, words_of_all, worth_two
+from tridiag.xla.exchange import (
+    anywhere,
+    from_all,
+    from_all_rows,
+    from_own_systems,
+    index,
+    passed,
+    row_at,
+    words_of_all,
+    words_of_own,
+    worth_two,
+)
 from tridiag.xla.parts import CustomCalls
 from tridiag.xla.split_neighbours import Joint, couplings_of, ends_enough, join_neighbours, solve_from_ends
 
@@ -34,6 +46,8 @@ KEPT = 4  # numbers of a part that factors have of all devices
 BESIDE = (
     4  # numbers of a system that a device gets from its neighbours; they have the couplings of a transposed one, two
 )
+# rows of a device, on so few devices, and words that it receives in all, which are exchanged as they are
+SHORT_ROWS, FEW_DEVICES, SHORT_WORDS = 32, 16, 20_000
 # words received of all devices: to ask the neighbours first, and whether that was enough, takes less
 WORTH_ASKING = 2**13
 
@@ -65,14 +79,14 @@ def whole_form(form: Form) -> Form:
 def solve(form: Form, cut: Cut, a: Any, b: Any, c: Any, d: Any, where: Any = None) -> Any:
     """x in the rows of a device, from what it has; the form is that of the whole systems."""
     operands = (a, b, c, d) if where is None else (a, b, c, d, where)
-    if whole_is_less(form, cut):
-        return gathered(custom_call.call_gathered, form, cut, operands, where is not None)
+    if whole_is_less(form, cut, operands):
+        return of_whole_systems(custom_call.call_gathered, form, cut, operands, where is not None)
     return solve_with(form, cut, (a, b, c), d, where, ())[0]
 
 
 def solve_factored(form: Form, cut: Cut, a: Any, b: Any, c: Any, d: Any, joints: Any, where: Any = None) -> Any:
     """As `solve`, with what `tridiag.xla.split_factors` has found of the matrix."""
-    if whole_is_less(form, cut):
+    if never_in_parts(form, cut):
         return solve(form, cut, a, b, c, d, where)
     return solve_with(form, cut, (a, b, c), d, where, (), joints)[0]
 
@@ -80,8 +94,8 @@ def solve_factored(form: Form, cut: Cut, a: Any, b: Any, c: Any, d: Any, joints:
 def adjoint(form: Form, cut: Cut, a: Any, b: Any, c: Any, g: Any, x: Any, where: Any = None) -> Any:
     """w = A^-T g and the cotangents of a, b and c, in the rows of a device."""
     operands = (a, b, c, g, x) if where is None else (a, b, c, g, x, where)
-    if whole_is_less(form, cut):
-        return gathered(custom_call.call_adjoint, form, cut, operands, where is not None)
+    if whole_is_less(form, cut, operands):
+        return of_whole_systems(custom_call.call_adjoint, form, cut, operands, where is not None)
     axis, n = form.axis, x.shape[form.axis]
     turned = form._replace(transpose=not form.transpose)
     w, ends = solve_with(
@@ -96,7 +110,25 @@ def adjoint(form: Form, cut: Cut, a: Any, b: Any, c: Any, g: Any, x: Any, where:
     return w, -(other * before), -(w * x), jnp.where(inside, -(other * behind), 0)
 
 
-def whole_is_less(form: Form, cut: Cut) -> bool:
+def whole_is_less(form: Form, cut: Cut, operands: Any) -> bool:
+    """Where parts do not do, or rows are so few that to exchange them takes less time than to reduce and to judge."""
+    systems = math.prod(batch_of(form, operands))
+    return never_in_parts(form, cut) or short(cut.parts, systems, -(-form.n // cut.parts))
+
+
+def short(devices: int, systems: int, rows: int) -> bool:
+    """Whether so many rows of a device are few in all."""
+    few = rows <= SHORT_ROWS and devices <= min(FEW_DEVICES, systems)
+    return few and words_of_own(devices, rows) * systems <= SHORT_WORDS
+
+
+def batch_of(form: Form, operands: Any) -> tuple[int, ...]:
+    """The batch axes of the systems that a device has rows of."""
+    lengths = [max(some) for some in zip(*(x.shape for x in operands), strict=True)]
+    return tuple(lengths[: form.axis] + lengths[form.axis + 1 :])
+
+
+def never_in_parts(form: Form, cut: Cut) -> bool:
     """Where a device has a row, whose entries are fewer than what it would tell, or a ring ends within its rows."""
     return form.pivoting is True or form.n <= cut.parts or (form.periodic and form.n % cut.parts != 0)
 
@@ -257,7 +289,7 @@ def always_right(devices: int, periodic: bool) -> bool:
 
 
 def exchange(devices: int, systems: int, rows: int, periodic: bool, transpose: bool, dtype: Any) -> str:
-    """What is exchanged, in words."""
+    """What is exchanged of systems in parts, in words."""
     couplings = 2 * transpose
     beside, (how, words) = BESIDE + couplings, words_of_all(devices, systems, TOLD + couplings, RETURNED)
     ends_first = with_ends(rows, systems, np.dtype(dtype)) is not None
@@ -270,6 +302,16 @@ def exchange(devices: int, systems: int, rows: int, periodic: bool, transpose: b
         f"neighbours alone, {beside} words received for each system, where couplings decay within devices; "
         f"else {how} besides, {words:.3g} words"
     )
+
+
+def exchange_of_whole(devices: int, systems: int, n: int, periodic: bool, pivoting: Any) -> str | None:
+    """The same where rows are exchanged as they are; None where systems stay in parts."""
+    form, rows = Form((n,), (n,), 0, periodic=periodic, pivoting=pivoting), -(-n // devices)
+    if not (never_in_parts(form, Cut((), devices)) or short(devices, systems, rows)):
+        return None
+    if systems < devices:
+        return "all_gather, and every device solves them whole"
+    return f"whole systems by two all_to_all, {words_of_own(devices, rows):.3g} words received for each system"
 
 
 def exchange_of_factors(devices: int, systems: int) -> str:
@@ -293,6 +335,19 @@ def solve_whole(form: Form, cut: Cut, own: Form, x: Any, doubtful: Any, bands: B
         )
 
     return computed_whole(run, cut, form.n, own.axis, x, doubtful, (*bands, d))
+
+
+def of_whole_systems(function: Any, form: Form, cut: Cut, operands: Any, masked: bool) -> Any:
+    """As `gathered`, where systems are enough for all devices: each computes its share of them."""
+    batch = batch_of(form, operands)
+    if math.prod(batch) < cut.parts:
+        return gathered(function, form, cut, operands, masked)
+    flat = form._replace(shape=(0, form.n), axis=1, overwrite_d=False)
+
+    def of_share(*operands: Any) -> Any:
+        return function(flat.narrowed([x.shape for x in operands], masked), *operands)
+
+    return from_own_systems(cut, of_share, form.n, form.axis, operands, batch)
 
 
 def gathered(function: Any, form: Form, cut: Cut, operands: Any, masked: bool) -> Any:

@@ -61,7 +61,7 @@ def none(form: Form, *operands: Any) -> Any:
 
 def joints(form: Form, cut: Cut, a: Any, b: Any, c: Any, where: Any = None) -> Any:
     """What joins matrices of which a device has rows; nothing where it would gather. The form is that of whole ones."""
-    if split.whole_is_less(form, cut):
+    if split.never_in_parts(form, cut):
         operands = (a, b, c) if where is None else (a, b, c, where)
         return none(form.narrowed([x.shape for x in operands], where is not None), *operands)
     (*bands, _), own = split.local(form, cut, (a, b, c), b, where)

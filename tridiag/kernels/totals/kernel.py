@@ -45,6 +45,7 @@ from tridiag.kernels.totals.loops import (
 )
 
 JOB = RecordAt(Logsumexp)
+HEAD = 4  # rows before those that go straight from memory
 PIECE = 4096  # rows after which it is asked whether to end
 
 
@@ -93,7 +94,7 @@ def straight(zero, job, worker):
     """The steps, behind a first block, of one group whose operands are contiguous."""
     a, x, n = operand_of(zero, worker.bindings, J.LOG_A), operand_of(zero, worker.bindings, J.TERMS), job.rows
     height = QUAD // parts_of(zero, ())
-    return (n - BLOCK) // height * height if a.kind == CONTIGUOUS and x.kind == CONTIGUOUS and n > BLOCK else 0
+    return max(0, n - HEAD) // height * height if a.kind == CONTIGUOUS and x.kind == CONTIGUOUS else 0
 
 
 @njit(**OPTIONS)
@@ -101,10 +102,10 @@ def run_straight(zero, job, worker, forward, backward):
     """Those steps; returns how many they are."""
     a, x = operand_of(zero, worker.bindings, J.LOG_A), operand_of(zero, worker.bindings, J.TERMS)
     n, slot, done = job.rows, worker.slots, straight(zero, job, worker)
-    for begin in range(BLOCK, BLOCK + done, PIECE):
+    for begin in range(HEAD, HEAD + done, PIECE):
         if stopping_at(begin // PIECE, 4):
             break
-        end = min(begin + PIECE, BLOCK + done)
+        end = min(begin + PIECE, HEAD + done)
         if job.flags & J.REVERSED:
             backward(zero, (a, x, slot, n - end, n - begin))
         else:
@@ -133,11 +134,11 @@ def run_rows(zero, job, worker, count, do_block, do_straight):
     lanes, n, backward = lanes_of(zero, ()), job.rows, job.flags & J.REVERSED
     groups = (count + lanes - 1) // lanes
     height = BLOCK if groups == 1 else BLOCK_INTERLEAVED
-    begin = 0
+    begin, first = 0, HEAD if groups == 1 and straight(zero, job, worker) > 0 else height
     while begin < n:
         if stopping_at(begin // height, 64):
             return
-        end = min(begin + height, n)
+        end = min(begin + (first if begin == 0 else height), n)
         i0, i1 = (n - end, n - begin) if backward else (begin, end)
         for group in range(groups):
             bindings, slot = worker.bindings + group * size_of_bindings(zero), slot_of(zero, worker.slots, group)
