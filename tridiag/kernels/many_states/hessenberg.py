@@ -86,11 +86,10 @@ def reflector(zero, worker, motion, column, k):
     v, row = worker.moved, worker.row
     for i in range(column + 1):
         put_number(zero, v, i, 0.0)
-    below, largest = 0.0, 0.0
+    below = 0.0
     for i in range(column + 1, k):
         x = number(zero, motion + i * row, column)
         put_number(zero, v, i, x)
-        largest = max(largest, abs(x))
         below += x * x if i > column + 1 else 0.0
     if not below > negligible(zero):
         return 0.0
@@ -104,17 +103,14 @@ def reflector(zero, worker, motion, column, k):
 def reflect(zero, worker, matrix, rows, k, from_left, inverse):
     """(1 - v v^T / b) matrix, or matrix (1 - v v^T / b); ``inverse``: 1 / b."""
     row, size, v, vectors = worker.row, bytes_of_real(zero, ()), worker.moved, worker.row // LINE
-    scaled, x = worker.shares, Rows(matrix, row)
+    scaled, x, along = worker.shares, Rows(matrix, row), Rows(v, row)
     if from_left:
         along = Rows(worker.older, row)
         add_product(zero, along, Numbers(v, 0, size), x, Rows(worker.zeros, 0), 1, k, vectors, 0)
-        for i in range(k):
-            put_number(zero, scaled, i, number(zero, v, i) * inverse)
-    else:
-        along = Rows(v, row)
-        for i in range(rows):
+    for i in range(rows):
+        if not from_left:
             dot_to(zero, (matrix + i * row, v, vectors, scaled + i * size))
-            put_number(zero, scaled, i, number(zero, scaled, i) * inverse)
+        put_number(zero, scaled, i, number(zero, v if from_left else scaled, i) * inverse)
     subtract_product(zero, x, Numbers(scaled, size, 0), along, x, rows, 1, vectors, 0)
 
 

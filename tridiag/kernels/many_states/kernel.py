@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import njit
 
 from tridiag.kernels.access.operands import lanes_of
 from tridiag.kernels.jobs.words import kalman as K
@@ -21,30 +21,23 @@ from tridiag.kernels.many_states.filter import filtered, filtered_by_roots
 from tridiag.kernels.many_states.gradient import differentiated, differentiated_by_roots
 from tridiag.kernels.many_states.hessenberg import change_basis, pays
 from tridiag.kernels.many_states.records import VECTORS, allocate_means, means_of_series
-from tridiag.kernels.many_states.shared_gradient import allocate_slopes, size_of_longer_record, slopes_of_series
+from tridiag.kernels.many_states.shared_gradient import (
+    allocate_common_slopes,
+    allocate_slopes,
+    common_slopes_of,
+    slopes_of_series,
+)
 from tridiag.kernels.many_states.smoother import smoothed, smoothed_by_roots
 from tridiag.kernels.many_states.steps import forget_model, put_number
 from tridiag.kernels.many_states.workspace import allocate_states
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import items
-from tridiag.kernels.simd.memory import c_function, malloc, set_word, word
+from tridiag.kernels.simd.memory import c_function
 from tridiag.kernels.simd.records import RecordAt, address_of
-from tridiag.kernels.simd.vector import LINE, OPTIONS
+from tridiag.kernels.simd.vector import OPTIONS
 
 JOB = RecordAt(Filter)
 give_back_states, give_back_means, give_back_slopes = workspace.give_back, records.give_back, shared_gradient.give_back
-
-
-def careful(eps: float) -> Any:
-    """All steps of a series, with covariances as they stand; if that loses digits, again with their square roots."""
-    steps, by_roots = filtered(eps), filtered_by_roots(eps)
-
-    @njit(**OPTIONS)
-    def run(zero, job, worker, record):
-        deviance, logarithms, loss = steps(zero, job, worker, record, 0)
-        return by_roots(zero, job, worker, record, 0) if loss > 0 else (deviance, logarithms)
-
-    return run
 
 
 def series_by_series(name: str, dtype: str, do: Any, keep: int, slopes: int):
@@ -66,11 +59,14 @@ def series_by_series(name: str, dtype: str, do: Any, keep: int, slopes: int):
 
 def build(dtype: str):
     """The C function void run(job, helpers) of log-likelihoods, and of all states where they are wanted."""
-    steps = careful(float(np.finfo(dtype).eps))
+    eps = float(np.finfo(dtype).eps)
+    steps, by_roots = filtered(eps), filtered_by_roots(eps)
 
     @njit(**OPTIONS)
     def do(zero, job, worker, series):
-        deviance, _ = steps(zero, job, worker, 0)
+        deviance, _, loss = steps(zero, job, worker, 0, 0)
+        if loss > 0:
+            deviance, _ = by_roots(zero, job, worker, 0, 0)
         put(zero, job, series, -0.5 * deviance)
 
     return series_by_series("tridiag_filter_series", dtype, do, 0, 0)
@@ -152,25 +148,20 @@ def build_gradient(dtype: str):
 
 
 def build_shared_gradient(dtype: str):
-    """The same of the derivatives where series share their model.
-
-    A word before the records: not 0 where digits were lost. Then nothing is in common, and all go their own way.
-    """
+    """The same of the derivatives where series share their model; where digits are lost, each goes its own way."""
     eps, zero = float(np.finfo(dtype).eps), np.zeros((), dtype)[()]
     in_common, by_roots = differentiated(eps, common=True), differentiated_by_roots(eps)
 
     @njit(**OPTIONS)
     def prepare(job, zero):
-        worker = allocate_states(zero, job, 1, 1)
-        memory = malloc(types.uint64(2 * LINE + job.steps * size_of_longer_record(zero, job)))
-        job.owned = memory
-        if address_of(worker) == 0 or memory == 0:
+        worker, slopes = allocate_states(zero, job, 1, 1), allocate_common_slopes(zero, job)
+        job.owned = slopes.memory if address_of(slopes) != 0 else 0
+        if address_of(worker) == 0 or job.owned == 0:
             job.task = 0
         else:
             bind_series(job, worker.addresses.bindings, 8, 0, 1)
-            lost = in_common(zero, job, worker, job.of_covariances, records_in(memory)) > 0
-            set_word(memory, 1 if lost else 0)
-            if lost:
+            slopes.lost = 1 if in_common(zero, job, worker, job.of_covariances, slopes.records) > 0 else 0
+            if slopes.lost != 0:
                 k, p = job.states, job.observed
                 for e in range(3 * k * k + p * k + p * p + k):
                     put_number(zero, job.of_covariances, e, 0.0)
@@ -179,13 +170,13 @@ def build_shared_gradient(dtype: str):
 
     @njit(**OPTIONS)
     def together(job, zero):
-        worker, memory, lanes = allocate_slopes(zero, job), job.owned, lanes_of(zero, ())
+        worker, lanes = allocate_slopes(zero, job), lanes_of(zero, ())
         if address_of(worker) == 0:
             return
         for item in items(job):
             first = item * VECTORS * lanes
             vectors = min(VECTORS, (job.series - first + lanes - 1) // lanes)
-            slopes_of_series(zero, job, worker, first, vectors, records_in(memory))
+            slopes_of_series(zero, job, worker, first, vectors, common_slopes_of(job).records)
         give_back_slopes(worker)
 
     @njit(**OPTIONS)
@@ -201,16 +192,10 @@ def build_shared_gradient(dtype: str):
 
     @njit(**OPTIONS)
     def work(job, zero):
-        if word(job.owned) == 0:
+        if common_slopes_of(job).lost == 0:
             together(job, zero)
         else:
             apart(job, zero)
 
     name = "tridiag_gradient_many_shared"
     return runner(zero, c_function(work, name, first=JOB), c_function(prepare, f"{name}_first", first=JOB))
-
-
-@njit(**OPTIONS)
-def records_in(memory):
-    """Where a cache line begins, behind the first number."""
-    return (memory + 2 * LINE - 1) // LINE * LINE

@@ -174,7 +174,7 @@ def begin_means(zero, job, worker, common, series, vectors):
     put_whole_profile(worker.profile, k)
     if common.moved != 0:
         move_means(zero, job, worker, common.basis, vectors)
-    F = common.F if common.moved != 0 else step_of_first(job, worker, K.F, 0, series)
+    F, _ = model_of_step(job, worker, common, 0, series)
     if stride(job, K.F) == 0:
         put_profile(zero, worker.profile, F, k * size, k)
 
@@ -188,9 +188,7 @@ def means_of_series(zero, job, worker, first, vectors, common):
     begin_means(zero, job, worker, common, series, vectors)
     for t in range(job.steps):
         record = common.records + t * size_of_record(zero, job)
-        F, H = step_of_first(job, worker, K.F, t, series), step_of_first(job, worker, K.H, t, series)
-        if common.moved != 0:
-            F, H = common.F, common.H
+        F, H = model_of_step(job, worker, common, t, series)
         gather(zero, job, worker, K.Y, t, series, p, worker.errors)
         of_step = H, record, states, noises, k, p
         taken_in(zero, (worker.means, worker.errors, worker.quadratic, *of_step))
@@ -205,3 +203,11 @@ def means_of_series(zero, job, worker, first, vectors, common):
 def step_of_first(job, worker, operand, t, series):
     """The address of step t of an operand that all series share."""
     return word(worker.bindings + 8 * operand * series) + t * word(address_of(job) + 8 * (K.TABLE + operand))
+
+
+@njit(**OPTIONS)
+def model_of_step(job, worker, common, t, series):
+    """F and H of a step, in the basis of what series have in common."""
+    if common.moved != 0:
+        return common.F, common.H
+    return step_of_first(job, worker, K.F, t, series), step_of_first(job, worker, K.H, t, series)

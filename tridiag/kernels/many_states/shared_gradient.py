@@ -27,7 +27,7 @@ from tridiag.kernels.many_states.steps import number, put_number
 from tridiag.kernels.runtime.workspace import Workspace, aligned, workspace
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import word
-from tridiag.kernels.simd.records import address_of
+from tridiag.kernels.simd.records import address_of, at
 from tridiag.kernels.simd.vector import LINE, OPTIONS
 
 ROW = VECTORS * LINE  # the bytes of a row with a number of each series
@@ -66,6 +66,28 @@ def allocate_slopes(zero, job):
 def size_of_longer_record(zero, job):
     """In bytes, with the covariance."""
     return size_of_record(zero, job) + job.states * aligned(job.states * bytes_of_real(zero, ()))
+
+
+class CommonSlopes(Workspace):
+    """What series that share their model have in common of their derivatives, in memory of their job."""
+
+    lost = Word()  # 1 where digits are, and nothing is in common, else 0
+    records = Word()  # of all steps
+
+
+COMMON, allocate_common, _ = workspace(CommonSlopes, "records")
+common_slopes_at = at(CommonSlopes)
+
+
+@njit(**OPTIONS)
+def allocate_common_slopes(zero, job):
+    """The job frees it."""
+    return allocate_common(COMMON(records=job.steps * size_of_longer_record(zero, job)))
+
+
+@njit(**OPTIONS)
+def common_slopes_of(job):
+    return common_slopes_at(aligned(job.owned))
 
 
 @njit(**OPTIONS)
