@@ -23,6 +23,13 @@ def plant(changes: dict[str, Callable[[str], str]]) -> None:
     launcher.bound.cache_clear()
 
 
+def plant_one(source: str, mistakes: dict[str, tuple[str, str]], name: str) -> bool:
+    """Plant the mistake of that name; whether there is one."""
+    if name in mistakes:
+        plant({source: replacing(*mistakes[name])})
+    return name in mistakes
+
+
 def uproot() -> None:
     """The sources are again what they are."""
     launcher.text = original

@@ -144,14 +144,21 @@ def test_no_more_scratch_memory_than_threads_at_work_need() -> None:
         assert len(program.steps) == 5
 
 
-def test_a_bad_series_is_no_neighbours_concern() -> None:
-    """NaN in a model, a variance that is 0, an infinite one, and one that loses digits: each alone."""
+def with_bad_series() -> tuple[Given, Given]:
+    """40 series, and the same but for number 3, with NaN in F, 7, an infinite variance, and 11, which loses digits."""
     y, parameters = problem(40, 2, 1)
     y = np.nan_to_num(y, nan=0.5)
-    parameters["R"] = np.broadcast_to(parameters["R"], (40, 1, 1, 1)).copy()
-    parameters["P0"] = np.broadcast_to(parameters["P0"], (40, 2, 2)).copy()
-    usual = {verb: found(verb, (y, parameters)) for verb in VERBS}
-    parameters["F"][3], parameters["R"][7], parameters["P0"][11] = np.nan, np.inf, 1e12 * np.eye(2)
+    parameters["R"] = np.broadcast_to(parameters["R"], (40, 1, 1, 1))
+    parameters["P0"] = np.broadcast_to(parameters["P0"], (40, 2, 2))
+    bad = {name: x.copy() for name, x in parameters.items()}
+    bad["F"][3], bad["R"][7], bad["P0"][11] = np.nan, np.inf, 1e12 * np.eye(2)
+    return (y, parameters), (y, bad)
+
+
+def test_a_bad_series_is_no_neighbours_concern() -> None:
+    """NaN in a model, a variance that is 0, an infinite one, and one that loses digits: each alone."""
+    given, (y, parameters) = with_bad_series()
+    usual = {verb: found(verb, given) for verb in VERBS}
     parameters["R"][20], parameters["P0"][20], parameters["F"][20] = 0, 0, 0
     for verb in VERBS:
         results = found(verb, (y, parameters), SEEDS[:2])

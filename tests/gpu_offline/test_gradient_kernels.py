@@ -22,7 +22,7 @@ if reason := cpu_build.why_not():
 
 import cupy
 from cupy import machine
-from test_filter_kernels import Given, problem
+from test_filter_kernels import Given, problem, with_bad_series
 
 from tridiag.backends import cupy_scan
 from tridiag.cuda import kalman as launches
@@ -148,13 +148,8 @@ def test_no_more_scratch_memory_than_threads_at_work_need() -> None:
 
 def test_a_bad_series_is_no_neighbours_concern() -> None:
     """NaN in a model, an infinite variance, and one that loses digits: each alone."""
-    y, parameters = problem(40, 2, 1)
-    y = np.nan_to_num(y, nan=0.5)
-    parameters["R"] = np.broadcast_to(parameters["R"], (40, 1, 1, 1)).copy()
-    parameters["P0"] = np.broadcast_to(parameters["P0"], (40, 2, 2)).copy()
-    usual = found((y, parameters))
-    parameters["F"][3], parameters["R"][7], parameters["P0"][11] = np.nan, np.inf, 1e12 * np.eye(2)
-    results = found((y, parameters), SEEDS[:2])
+    given, bad = with_bad_series()
+    usual, results = found(given), found(bad, SEEDS[:2])
     assert np.isnan(results[-1]).any(-1).tolist() == [i in (3, 7) for i in range(40)]
     for x, z in zip(results, usual, strict=True):
         assert_same_bits(*(np.delete(v, (3, 7, 11), 0) for v in (x, z)))
@@ -215,6 +210,5 @@ def is_wrong() -> bool:
 
 @pytest.mark.parametrize("name", ["nothing", *MISTAKES])
 def test_a_mistake_shows(name: str) -> None:
-    if name in MISTAKES:
-        planted.plant({"gradient.cu": planted.replacing(*MISTAKES[name])})
-    assert is_wrong() == (name in MISTAKES)
+    there_is_one = planted.plant_one("gradient.cu", MISTAKES, name)
+    assert is_wrong() == there_is_one

@@ -45,6 +45,13 @@ template <typename T, int M> struct Triangle {
 template <typename T, int M> struct Seen {
   T load[M], row[M];  // its row of H, and its covariances with the states
   T variance, weight, error;
+
+  static constexpr int WORDS = M + 2;  // of what the way back needs: the covariances, the weight and the error
+  __device__ __forceinline__ void keep(const Lane<T>& own) const {
+#pragma unroll
+    for (int i = 0; i < M; i++) own[i] = row[i];
+    own[M] = weight, own[M + 1] = error;
+  }
 };
 
 template <typename T> __device__ __forceinline__ T maximum(T x, T y) { return x > y ? x : y; }  // y where x is NaN

@@ -64,10 +64,7 @@ __device__ __forceinline__ void smooth_series(const Job& job, Index series, cons
     if (job.time[R] != 0) correlated = observations.is_correlated();
     const Lane<T> kept = observations.behind();
     observe<T, M, Entries<T, M>>(observations, correlated, mean, cov, [&](int j, const Seen<T, M>& seen) {
-      const Lane<T> own = kept.from(j * (M + 2));
-#pragma unroll
-      for (int i = 0; i < M; i++) own[i] = seen.row[i];
-      own[M] = seen.weight, own[M + 1] = seen.error;
+      seen.keep(kept.from(j * Seen<T, M>::WORDS));
     });
 #pragma unroll
     for (int i = 0; i < M; i++) loss = maximum(share_of_digits<T>() * before[i] - cov(i, i), loss);
@@ -75,7 +72,7 @@ __device__ __forceinline__ void smooth_series(const Job& job, Index series, cons
 #pragma unroll 1
     for (int j = observations.count - 1; j >= 0; j--) {
       if (!observations.is_there(j)) continue;
-      const Lane<T> own = kept.from(j * (M + 2));
+      const Lane<T> own = kept.from(j * Seen<T, M>::WORDS);
       T load[M], row[M], value, noise;
       observations.get(j, correlated, load, value, noise);
 #pragma unroll

@@ -17,7 +17,7 @@ template <typename T, int M, bool ROOTS> struct Sums {
   const Lane<T> NP;  // by square roots N P, of the state that is predicted
   const Return<T, M> back;  // ... and the way back, whose mean is the smoothed one
   const Lane<T> of_H, of_R;
-  // of each value: its covariances with the states, its weight and its error; the covariances of its u with r, and with the smoothed
+  // of each value: what `Seen` keeps; the covariances of its u with r, and with the smoothed
   // state; u, and the covariances of u
   const Lane<T> seen, across, shared, u, spread;
   const Lane<T> observed;  // that of `Observations`
@@ -26,7 +26,7 @@ template <typename T, int M, bool ROOTS> struct Sums {
   __device__ __forceinline__ Sums(const Lane<T>& memory, int count)
       : count(count), of_F(memory), of_Q(of_F.from(M * M)), ahead(of_Q.from(triangle(M))), NP(ahead.from(M + triangle(M))),
         back(NP.from(ROOTS ? M * M : 0)), of_H(ROOTS ? back.joined.from(3 * M * M) : NP), of_R(of_H.from(count * M)),
-        seen(of_R.from(triangle(count))), across(seen.from(count * (M + 2))), shared(ROOTS ? across.from(count * M) : across),
+        seen(of_R.from(triangle(count))), across(seen.from(count * Seen<T, M>::WORDS)), shared(ROOTS ? across.from(count * M) : across),
         u(shared.from(count * M)), spread(u.from(count)), observed(spread.from(triangle(count))),
         states(observed.from(count * (M + 1) + triangle(count))) {}
 
@@ -41,10 +41,7 @@ template <typename T, int M, bool ROOTS> struct Sums {
   }
 
   __device__ __forceinline__ void see(int j, const Seen<T, M>& one) const {
-    const Lane<T> own = seen.from(j * (M + 2));
-#pragma unroll
-    for (int i = 0; i < M; i++) own[i] = one.row[i];
-    own[M] = one.weight, own[M + 1] = one.error;
+    one.keep(seen.from(j * Seen<T, M>::WORDS));
   }
 
   // The observations of a step, the last one first, with what later steps tell.
@@ -52,7 +49,7 @@ template <typename T, int M, bool ROOTS> struct Sums {
 #pragma unroll 1
     for (int j = count - 1; j >= 0; j--) {
       if (!observations.is_there(j)) continue;
-      const Lane<T> own = seen.from(j * (M + 2));
+      const Lane<T> own = seen.from(j * Seen<T, M>::WORDS);
       T load[M], row[M], value, noise;
       observations.get(j, correlated, load, value, noise);
 #pragma unroll
