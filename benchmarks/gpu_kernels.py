@@ -5,20 +5,24 @@
     python benchmarks/gpu_kernels.py --others [--json FILE]
     python benchmarks/gpu_kernels.py --pairs [--json FILE]
     python benchmarks/gpu_kernels.py --matrices [--json FILE]
+    python benchmarks/gpu_kernels.py --series [--json FILE]
 
 A call is made once, for what it launches and where; these launches are then timed by events, several times in a row.
 The copy moves as many bytes as the call has to: five words for each unknown of a solve, three for each value of a
 linear recurrence, two of logcumsumexp. A solution is judged before it is timed. The least of three batches counts: the
 device is nobody else's. What a user waits for, with the host, is in ``gpu.py``. Needs CuPy.
 
-With ``--host``: the microseconds that a call of few small systems or sequences takes the host, in CuPy and, if it has a
-device, PyTorch, which the device hardly keeps waiting; and those of its launches and of its memory alone. The rest is
-what Python and the choices cost. On the stand-in for CuPy nothing is launched.
+With ``--host``: the microseconds that a call of few small systems or sequences takes the host, in CuPy and, if they
+have a device, PyTorch and JAX, which the device hardly keeps waiting; and those of its launches and of its memory
+alone, or of a jitted sum. The rest is what Python and the choices cost. On the stand-in for CuPy nothing is launched.
 
 With ``--pairs``: alignments, over copies of one word for each cell, or two with the gradient.
 
 With ``--matrices``: determinants, the status of factors, and block tridiagonal systems, over copies of what they read
 and write.
+
+With ``--series``: Kalman filters, smoothers, log-likelihoods and the gradients of these, of series that share a model,
+over copies of what they read and write.
 
 With ``--others``: whole calls of the backends that launch by other means, Numba's and Triton's, over the same copies,
 by the clock of the host: of problems large enough to keep the device busy for longer than the host takes.
@@ -48,13 +52,24 @@ from gpu_contestants import (
     error_of_recurrence,
     error_of_sums,
 )
-from gpu_more import GAPS, BlockProblem, error_of_determinants, error_of_pairs, parameters_of
+from gpu_more import (
+    GAPS,
+    BlockProblem,
+    SeriesProblem,
+    error_of_determinants,
+    error_of_gradients,
+    error_of_pairs,
+    error_of_series,
+    function_of,
+    parameters_of,
+)
 
 import tridiag
-from tridiag.backends import BACKENDS, installed
+from tridiag.backends import BACKENDS, KALMAN, installed
 from tridiag.benchmarking.conditions import conditions
 from tridiag.cuda import launcher, record
 from tridiag.problems.forms import Blocks, Form
+from tridiag.problems.state_space import PARAMETERS, Model, StateSpace
 
 BATCHES, CALLS = 3, 6
 SYSTEMS = (
@@ -79,6 +94,11 @@ ALIGNED = {"score": 0, "with its gradient": 1}  # derivatives; as many words are
 DETERMINANTS = ((100_000, 100), (1_000_000, 32), (16_384, 1024), (100, 10_000))
 # systems, block rows, rows of a block, right sides
 BLOCKS = ((100_000, 100, 2, 1), (50_000, 50, 4, 1), (20_000, 25, 8, 1), (200, 1000, 4, 1), (20_000, 50, 4, 16))
+# series, steps, states
+SERIES = (
+    *((100_000, 100, 1), (100_000, 100, 2), (100_000, 100, 3), (100_000, 100, 4), (20_000, 100, 8)),
+    *((2000, 1000, 2), (2000, 1000, 4)),
+)
 WORDS = {"solve": 5, "linear_recurrence": 3, "logcumsumexp": 2}
 SMALL, HOST_BATCHES, HOST_CALLS = (64, 100), 20, 100
 TINY = 12  # the longest axis of a rehearsal
@@ -132,11 +152,11 @@ def seconds(calls: list[Callable[[], None]]) -> float:
     return best
 
 
-def microseconds(call: Callable[[], Any]) -> float:
-    """Of the host, the least of some batches."""
+def microseconds(call: Callable[[], Any], wait: Callable[[], Any] | None = None) -> float:
+    """Of the host, the least of some batches; ``wait``: for the device, where its stream is not CuPy's."""
     best = float("inf")
     for _ in range(HOST_BATCHES):
-        cupy.cuda.get_current_stream().synchronize()
+        (wait or cupy.cuda.get_current_stream().synchronize)()
         start = time.perf_counter()
         for _ in range(HOST_CALLS):
             call()
@@ -169,8 +189,38 @@ def of_host() -> None:
                 "launches": microseconds(lambda again=again: [launch() for launch in again]),
                 "an array": memory,
             }
-            told = ", ".join(f"{name} {value:.1f}" for name, value in found.items())
-            print(f"{library} {verb}, us of the host: {told}", flush=True)
+            tell_host(library, verb, found)
+    if installed("jax") and (REHEARSAL or any(d.platform == "gpu" for d in importlib.import_module("jax").devices())):
+        of_host_in_jax(problem)
+
+
+def of_host_in_jax(problem: Problem) -> None:
+    """Jitted calls, and a jitted program that adds up what it is given."""
+    jax = importlib.import_module("jax")
+    jax.config.update("jax_enable_x64", True)
+    device = jax.devices()[0]
+    a, b, c, d = (jax.device_put(x.get(), device) for x in problem.given)
+    named = {} if REHEARSAL else {"backend": "cupy_pcr"}, {} if REHEARSAL else {"backend": "cupy_scan"}
+    calls = {
+        "solve": (functools.partial(tridiag.solve, **named[0]), (a, b, c, d)),
+        "linear_recurrence": (functools.partial(tridiag.linear_recurrence, **named[1]), (a, d)),
+        "logcumsumexp": (functools.partial(tridiag.logcumsumexp, **named[1]), (d,)),
+    }
+    for verb, (function, given) in calls.items():
+        program, least = jax.jit(function), jax.jit(lambda *arrays: sum(arrays))
+        found = {}
+        for told, compiled in {"jitted": program, "a sum": least}.items():
+            compiled(*given).block_until_ready()
+            found[told] = microseconds(
+                functools.partial(compiled, *given),
+                lambda compiled=compiled, given=given: jax.block_until_ready(compiled(*given)),
+            )
+        tell_host("jax", verb, found)
+
+
+def tell_host(library: str, verb: str, found: dict[str, float]) -> None:
+    told = ", ".join(f"{name} {value:.1f}" for name, value in found.items())
+    print(f"{library} {verb}, us of the host: {told}", flush=True)
 
 
 def copy(words: int, problem: Problem) -> float:
@@ -351,6 +401,44 @@ def of_blocks(problem: BlockProblem, sides: int) -> float:
     return 1.0 if REHEARSAL else seconds(again) / copy(3 * problem.rows + 2 * sides, problem)
 
 
+def of_series(lines: list[dict[str, Any]]) -> None:
+    """Kalman filters by ``cupy_scan``, and the gradient of log-likelihoods: a line for each problem."""
+    for dtype in ("float64", "float32"):
+        for count, n, states in SERIES:
+            count, n = (min(count, TINY), min(n, TINY)) if REHEARSAL else (count, n)
+            problem = SeriesProblem((count, n), -1, dtype, states)
+            found = {verb: filtered(problem, verb) for verb in KALMAN} | {"gradient": derived(problem)}
+            tell(lines, dtype, (count, n), -1, {f"{verb}, {states} states": ratio for verb, ratio in found.items()})
+
+
+def filtered(problem: SeriesProblem, verb: str) -> float:
+    """The time of a filter, a smoother or a log-likelihood, judged first, over that of the copy."""
+    y, *model = problem.given
+    given, results = dict(zip(PARAMETERS, model, strict=True)), []
+
+    def call() -> None:
+        results[:] = [function_of(verb)(y, **given, backend="cupy_scan")]
+
+    again = launches(call)
+    error = error_of_series(problem, verb, results[0])
+    accept(error, UNREFINED, f"{verb} of {problem.shape}, {problem.states} states, {problem.dtype}")
+    return 1.0 if REHEARSAL else seconds(again) / copy(problem.words(verb), problem)
+
+
+def derived(problem: SeriesProblem) -> float:
+    """The time of the derivatives in y and in the model of each series, over a copy of y."""
+    (y, F, H, Q, R, m0, P0), (count, n) = problem.given, problem.shape
+    model = Model(*(x[None, None] for x in (F, H, Q, R)), m0[None], P0[None])
+    form, results = StateSpace(n, 1, problem.states, (count,), (count,), None, True), []
+
+    def call() -> None:
+        results[:] = BACKENDS["cupy_scan"].module().kalman_gradient(y, model, form, True)
+
+    again = launches(call)
+    accept(error_of_gradients(problem, results[0]), 1, f"gradient of {problem.shape}, {problem.dtype}")
+    return 1.0 if REHEARSAL else seconds(again) / copy(2, problem)
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the record goes")
@@ -358,6 +446,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--others", action="store_true", help="whole calls of Numba's and Triton's backends instead")
     parser.add_argument("--pairs", action="store_true", help="alignments instead")
     parser.add_argument("--matrices", action="store_true", help="determinants, factors and block systems instead")
+    parser.add_argument("--series", action="store_true", help="Kalman filters, smoothers and gradients instead")
     options = parser.parse_args(arguments)
     if options.host:
         of_host()
@@ -370,6 +459,8 @@ def main(arguments: list[str] | None = None) -> int:
         of_pairs(lines)
     elif options.matrices:
         of_matrices(lines)
+    elif options.series:
+        of_series(lines)
     else:
         of_kernels(lines)
     if options.json:

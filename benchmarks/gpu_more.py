@@ -150,6 +150,19 @@ def error_of_series(problem: SeriesProblem, verb: str, found: Any) -> float:
     return float(max(apart)) / float(np.finfo(problem.dtype).eps)
 
 
+def error_of_gradients(problem: SeriesProblem, of_y: Any) -> float:
+    """Of log-likelihoods of the first series in their first steps, over what differences of them may be off by."""
+    y, *model = (x.get().astype(float) for x in problem.given)
+    given, step = dict(zip(PARAMETERS, model, strict=True)), 1e-4
+    apart = 0.0
+    for t in range(min(FEW, problem.shape[1])):
+        ahead, behind = (y[:FEW] + sign * step * (np.arange(y.shape[1]) == t)[:, None] for sign in (1, -1))
+        above, below = (kalman.log_likelihood(x, **given, backend="numpy_scan") for x in (ahead, behind))
+        right = (above - below) / (2 * step)
+        apart = max(apart, float(np.max(abs(of_y[:FEW, t, 0].get() - right) / (1 + abs(right)))))
+    return apart / 1e-4
+
+
 def parameters_of(scores: Any, gaps: str) -> tuple[Any, ...]:
     """Of each pair."""
     return tuple(cupy.full(len(scores), x, scores.dtype) for x in GAPS[gaps])
