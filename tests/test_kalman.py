@@ -10,6 +10,7 @@ from helpers import EPS, SUBJECTS, Subject, to_numpy
 import tridiag
 from tridiag import kalman
 from tridiag.calls import state_space
+from tridiag.libraries.arrays import library_of
 from tridiag.problems.state_space import FILTER, LIKELIHOOD
 
 # the parallel one compiles for long: its own tests below
@@ -51,16 +52,17 @@ def run(
 ) -> Any:
     """From NumPy arrays to NumPy arrays."""
     function = getattr(kalman, verb)
-    options = named_unknown(backend.library, parameters) | options
     given = {name: backend.array(x, dtype) for name, x in parameters.items()}
+    options = named_unknown(given["P0"], parameters) | options
     result = function(backend.array(y, dtype), backend=backend.name, **given, **options)
     return type(result)(*map(to_numpy, result)) if isinstance(result, tuple) else to_numpy(result)
 
 
-def named_unknown(library: str, parameters: dict[str, Any]) -> dict[str, Any]:
+def named_unknown(P0: Any, parameters: dict[str, Any]) -> dict[str, Any]:
     """The option that names what is unknown at first, where P0 cannot be read: on a GPU."""
     unknown = np.isposinf(np.diagonal(parameters["P0"], axis1=-2, axis2=-1)).reshape(-1, parameters["P0"].shape[-1])
-    named = library == "cupy" and unknown.all(0).any()
+    on_gpu = library_of(P0) == "cupy" or "cuda" in str(getattr(P0, "device", ""))
+    named = on_gpu and unknown.all(0).any()
     return {"diffuse": [*np.flatnonzero(unknown.any(0))]} if named else {}
 
 
@@ -695,8 +697,8 @@ def test_second_derivatives_in_torch(backend: Subject, case: str) -> None:
 
     at = torch.tensor(1.0, dtype=torch.float64)
     wanted = (gradient(1 + 1e-5) - gradient(1 - 1e-5)) / 2e-5
-    np.testing.assert_allclose(torch.autograd.functional.hessian(function, at), wanted, rtol=1e-6)
-    np.testing.assert_allclose(torch.func.jacrev(torch.func.jacrev(function))(at), wanted, rtol=1e-6)
+    for second in (torch.autograd.functional.hessian(function, at), torch.func.jacrev(torch.func.jacrev(function))(at)):
+        np.testing.assert_allclose(to_numpy(second), wanted, rtol=1e-6)
 
 
 @pytest.mark.only(verb=LIKELIHOOD, library="torch")
@@ -722,7 +724,7 @@ def test_torch_vmap(backend: Subject) -> None:
 
 def assert_same(found: tuple[Any, ...], wanted: tuple[Any, ...]) -> None:
     for x, z in zip(found, wanted, strict=True):
-        np.testing.assert_allclose(x.numpy(), z.numpy(), rtol=1e-12)
+        np.testing.assert_allclose(to_numpy(x), to_numpy(z), rtol=1e-12)
 
 
 @in_jax

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import EPS, Subject
+from helpers import EPS, Subject, to_numpy
 
 import tridiag
 from tridiag import kalman
 from tridiag.problems.state_space import FILTER, LIKELIHOOD, SMOOTHER
 
-from test_kalman import covariance, model, moments, of_series, run, series, to_jax  # isort: skip
+from test_kalman import covariance, model, moments, named_unknown, of_series, run, series, to_jax  # isort: skip
 from test_kalman_accuracy import exact  # isort: skip
 
 pytestmark = pytest.mark.only(verb=LIKELIHOOD, parallel=False)
@@ -198,7 +198,7 @@ def test_what_is_unknown_may_be_said(backend: Subject) -> None:
 
 def test_series_with_other_unknowns_and_gaps(backend: Subject) -> None:
     """Each as alone: one whose start is known, one that is not observed at first, and one never."""
-    if backend.library == "cupy":
+    if not backend.on_host:
         pytest.skip("diffuse names the same states in all series, and P0 cannot be read")
     y, parameters = series(4, 8, 1), trend(P0=np.stack([np.eye(2), *[np.diag([np.inf, np.inf])] * 3]))
     y[2, :3] = np.nan
@@ -271,7 +271,7 @@ INTERCEPTS = {  # a model, and the intercept of its states and of its observatio
 @pytest.mark.parametrize("case", INTERCEPTS)
 def test_intercepts(backend: Subject, case: str) -> None:
     """As of a state that is always 1; that of the last step is not read."""
-    if backend.library == "cupy" and case == "grows":
+    if not backend.on_host and case == "grows":
         pytest.skip("NaN, as in a trace: whether too many digits are lost is a value, which is not read on a GPU")
     parameters, c, d = INTERCEPTS[case]
     y = series(6, d.shape[-1], missing=0.2)
@@ -399,10 +399,11 @@ def test_gradients_in_torch(backend: Subject, case: str, missing: float) -> None
     y = series(3, 7, p, missing=missing)
     leaves = {name: torch.tensor(x, requires_grad=True) for name, x in given.items()}
     observed = torch.tensor(y, requires_grad=True)
-    kalman.log_likelihood(observed, backend=backend.name, **leaves).sum().backward()
+    told = named_unknown(leaves["P0"], given)
+    kalman.log_likelihood(observed, backend=backend.name, **leaves, **told).sum().backward()
     assert observed.grad is not None and not observed.grad[torch.isnan(observed)].any()
     for name, (step, slope) in slopes(y, given, np.random.default_rng(2)).items():
-        found = float((leaves[name].grad.numpy() * step).sum())
+        found = float((to_numpy(leaves[name].grad) * step).sum())
         np.testing.assert_allclose(found, slope, rtol=2e-5, atol=1e-5, err_msg=name)
 
 
@@ -413,7 +414,8 @@ def test_gradients_of_states_in_torch(backend: Subject) -> None:
     given, y = diffuse(2, 1, 0), series(7, 1)
     noise = torch.tensor(given["R"], requires_grad=True)
     fixed = {name: torch.tensor(x) for name, x in given.items() if name != "R"}
-    kalman.smoother(torch.tensor(y), R=noise, **fixed).mean.sum().backward()
+    told = named_unknown(fixed["P0"], given)
+    kalman.smoother(torch.tensor(y), R=noise, **fixed, **told).mean.sum().backward()
     low, high = (kalman.smoother(y, **given | {"R": given["R"] + h}).mean.sum() for h in (-1e-5, 1e-5))
     np.testing.assert_allclose(noise.grad.item(), (high - low) / 2e-5, rtol=1e-6)
 

@@ -66,7 +66,8 @@ def check(y: np.ndarray, parameters: dict[str, Any], backend: str, library: str 
     between = np.logical_and(abs(smoothed_cov) > LARGE**0.25, abs(smoothed_cov) < LARGE**0.75)
     if abs(likelihood) > 1e4 or between.any():
         return False
-    given = {name: to_library(library, x) for name, x in parameters.items()} | named_unknown(library, parameters)
+    given = {name: to_library(library, x) for name, x in parameters.items()}
+    given |= named_unknown(given["P0"], parameters)
     series = to_library(library, y)
     filtered, found, pairs = (
         getattr(kalman, verb)(series, backend=backend, **given) for verb in ("filter", "smoother", "lag_one_smoother")

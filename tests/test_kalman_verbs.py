@@ -10,7 +10,7 @@ import tridiag
 from tridiag import kalman
 from tridiag.problems.state_space import FILTER, SMOOTHER
 
-from test_kalman import conditioned, joint, model, moments, run, series  # isort: skip
+from test_kalman import conditioned, joint, model, moments, named_unknown, run, series  # isort: skip
 from test_kalman_diffuse import CASES, trend  # isort: skip
 
 pytestmark = pytest.mark.only(verb=FILTER, parallel=False)
@@ -206,6 +206,7 @@ def test_a_single_step_of_unknown_states(library: str) -> None:
 
 
 def generator(library: str) -> Any:
+    """Of random numbers, where arrays are made."""
     if library == "numpy":
         return np.random.default_rng(0)
     if library == "cupy":
@@ -215,7 +216,7 @@ def generator(library: str) -> Any:
     if library == "torch":
         import torch
 
-        return torch.Generator().manual_seed(0)
+        return torch.Generator(torch.get_default_device()).manual_seed(0)
     import jax
 
     return jax.random.key(0)
@@ -262,8 +263,7 @@ def test_samples_of_states_have_the_moments_of_the_smoother(backend: Subject, ca
     y[2] = np.nan
     intercept = np.array([0.3, -0.2])
     given = {name: backend.array(x) for name, x in (parameters | {"state_intercept": intercept}).items()}
-    if backend.library == "cupy" and case == "unknown":  # P0 is not read there
-        given["diffuse"] = np.flatnonzero(np.isposinf(np.diagonal(parameters["P0"]))).tolist()
+    given |= named_unknown(given["P0"], parameters)
     found = kalman.simulation_smoother(backend.array(y), generator(backend.library), size=(COUNT,), **given)
     found = backend.numpy(found)
     assert found.shape == (COUNT, 4, 2)

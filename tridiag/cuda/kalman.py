@@ -19,7 +19,7 @@ from tridiag.cuda import instances
 from tridiag.cuda.record import Job, Kernel, Program, Recording, address, walk
 from tridiag.cuda.spread_systems import parts
 from tridiag.cuda.struct import RANK, layout, steps_along
-from tridiag.kernels.jobs.batches import Axis, merge
+from tridiag.kernels.jobs.batches import Axis, contiguous, merge
 from tridiag.problems.state_space import MATRICES, StateSpace
 
 Y, LIKELIHOOD, STATES = 0, 7, 8  # before LIKELIHOOD y and the model; from STATES on means and covariances
@@ -37,7 +37,7 @@ SERIES = layout(
         ("series", 1),
         ("observed", 1),
         ("stretch", 1),
-        ("along", 1),
+        ("along", OPERANDS),
         ("time", OPERANDS),
         ("length", RANK),
         ("step", RANK * OPERANDS),
@@ -65,6 +65,33 @@ def operands_of(given: Sequence[Any], results: Sequence[Any]) -> tuple[Any, ...]
 def unrepeated(strides: Sequence[int], rank: int) -> tuple[slice, ...]:
     """The part of an array of which, along all but the last axes, the rest is a repetition."""
     return tuple(slice(None if step else 1) for step in strides[: len(strides) - rank])
+
+
+class Lying(NamedTuple):
+    """How results lie in memory: the shape there, and the axes of the result among its axes."""
+
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
+
+    @property
+    def result(self) -> tuple[int, ...]:
+        return tuple(self.shape[axis] for axis in self.axes)
+
+    def strides(self, itemsize: int) -> tuple[int, ...]:
+        """Of the result."""
+        steps = contiguous(self.shape, itemsize)
+        return tuple(steps[axis] for axis in self.axes)
+
+
+def side_by_side(shape: tuple[int, ...], batch: int) -> Lying:
+    """Steps first, and last the batch axes, so that the threads of a warp write words that lie side by side."""
+    own = len(shape) - batch
+    return Lying((*shape[batch:], *shape[:batch]), (*range(own, len(shape)), *range(own)))
+
+
+def as_it_is(shape: tuple[int, ...]) -> Lying:
+    """In C order."""
+    return Lying(shape, tuple(range(len(shape))))
 
 
 class Need(NamedTuple):
@@ -116,13 +143,15 @@ class Placed(NamedTuple):
 
 
 def placed(form: StateSpace, shapes: Any, strides: Any, itemsize: int) -> Placed:
-    """From the shapes and the strides in bytes of all operands. All but y are contiguous along the last axes."""
+    """From the shapes and the strides in bytes of all operands; the model is contiguous along the last axes."""
     rank = len(form.batch)
     batch = merge([(length, steps_along(k, shapes, strides)) for k, length in enumerate(form.batch) if length != 1])
     outer, inner = batch[: max(0, len(batch) - RANK)], batch[-RANK:]
     job = np.zeros((), SERIES.job)
-    job["n"], job["observed"], job["along"] = form.n, form.observed, strides[Y][-1] // itemsize
+    job["n"], job["observed"] = form.n, form.observed
     job["series"] = math.prod(length for length, _ in inner)
+    for k in (Y, *range(STATES, OPERANDS)):
+        job["along"][k] = 0 if strides[k] is None else strides[k][-1] // itemsize
     for k in TIMED:
         timed = shapes[k] is not None and shapes[k][rank] != 1
         job["time"][k] = strides[k][rank] // itemsize if timed else 0

@@ -61,7 +61,8 @@ def solve_block(matrix: tuple[Any, Any, Any], d: Any, form: Blocks) -> Any:
 def filtered(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
     """What a verb of `tridiag.kalman` finds."""
     given = y if counts(y, y.itemsize) else y.copy(), *map(packed, model, kalman.RANKS)
-    results = [cupy.empty(shape, y.dtype) for shape in results_of(verb, form)]
+    lying = [kalman.side_by_side(shape, len(form.batch)) for shape in results_of(verb, form)]
+    results = [cupy.empty(one.shape, y.dtype).transpose(one.axes) for one in lying]
     operands = kalman.operands_of(given, results)
     run(kalman.program(form, *extents(operands), y.dtype.name), operands)
     return tuple(results) if len(results) > 1 else results[0]

@@ -25,7 +25,7 @@ from tridiag.cuda.sequences import COEFFICIENT, INIT, operands_of
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.jobs.words.alignment import Rules
 from tridiag.libraries.jax import vary_alike
-from tridiag.problems.forms import Blocks, Form, Recurrence, Shape
+from tridiag.problems.forms import Blocks, Form, Recurrence
 from tridiag.problems.state_space import Model, StateSpace, derivatives_of, results_of
 
 Extents = solvers.Extents
@@ -79,19 +79,24 @@ def smith_waterman(scores: Any, lengths: Any, parameters: Rows, derivatives: int
 
 def filtered(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
     """What a verb of `tridiag.kalman` finds."""
-    found = of_series(kalman.program, results_of(verb, form), y, model, form)
+    lying = tuple(kalman.side_by_side(shape, len(form.batch)) for shape in results_of(verb, form))
+    found = of_series(kalman.program, lying, y, model, form)
     return found if len(found) > 1 else found[0]
 
 
 def derivatives(y: Any, model: Model, form: StateSpace, in_y: bool) -> Any:
     """As `tridiag.cuda.on_cupy.derivatives`."""
-    return of_series(kalman.gradient, derivatives_of(form, in_y), y, model, form)
+    lying = tuple(kalman.as_it_is(shape) for shape in derivatives_of(form, in_y))
+    return of_series(kalman.gradient, lying, y, model, form)
 
 
-def of_series(make: Callable[..., Program], results: Sequence[Shape], y: Any, model: Model, form: StateSpace) -> Any:
-    """What a program of series finds, of these shapes."""
-    call = call_of_series(make, form, tuple(tuple(x.shape) for x in (y, *model)), tuple(results), np.dtype(y.dtype))
-    return launched(call, (y, *model), [jax.ShapeDtypeStruct(shape, y.dtype) for shape in results])
+def of_series(
+    make: Callable[..., Program], lying: tuple[kalman.Lying, ...], y: Any, model: Model, form: StateSpace
+) -> Any:
+    """What a program of series finds, in arrays that lie so."""
+    call = call_of_series(make, form, tuple(tuple(x.shape) for x in (y, *model)), lying, np.dtype(y.dtype))
+    found = launched(call, (y, *model), [jax.ShapeDtypeStruct(one.shape, y.dtype) for one in lying])
+    return tuple(x.transpose(one.axes) for x, one in zip(found, lying, strict=True))
 
 
 @functools.lru_cache(1024)
@@ -130,12 +135,13 @@ def call_of_recurrence(verb: str, form: Recurrence, shapes: Extents, dtypes: tup
 
 @functools.lru_cache(1024)
 def call_of_series(
-    make: Callable[..., Program], form: StateSpace, shapes: Extents, results: tuple[Shape, ...], dtype: Any
+    make: Callable[..., Program], form: StateSpace, shapes: Extents, lying: tuple[kalman.Lying, ...], dtype: Any
 ) -> Call:
     """Of y and the model."""
-    shapes = kalman.operands_of(shapes, results)
-    program = make(form, shapes, strides_of(shapes, [dtype.itemsize] * kalman.OPERANDS), dtype.name)
-    numbers = kalman.operands_of(range(kalman.LIKELIHOOD), range(kalman.LIKELIHOOD, kalman.LIKELIHOOD + len(results)))
+    given = strides_of(shapes, [dtype.itemsize] * len(shapes))
+    strides = kalman.operands_of(given, [one.strides(dtype.itemsize) for one in lying])
+    program = make(form, kalman.operands_of(shapes, [one.result for one in lying]), strides, dtype.name)
+    numbers = kalman.operands_of(range(len(shapes)), range(len(shapes), len(shapes) + len(lying)))
     places = sorted((number, k) for k, number in enumerate(numbers) if number is not None)
     return Call(program, (*(k for _, k in places), kalman.OPERANDS))
 

@@ -77,7 +77,8 @@ def smith_waterman(scores: Any, lengths: Any, parameters: Rows, derivatives: int
 def filtered(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
     """What a verb of `tridiag.kalman` finds."""
     given = settled(y), *map(packed, model, kalman.RANKS)
-    results = [y.new_empty(shape) for shape in results_of(verb, form)]
+    lying = [kalman.side_by_side(shape, len(form.batch)) for shape in results_of(verb, form)]
+    results = [y.new_empty(one.shape).permute(one.axes) for one in lying]
     operands = kalman.operands_of(given, results)
     run(kalman.program(form, *extents(operands), dtype_name(y.dtype)), operands, y)
     return tuple(results) if len(results) > 1 else results[0]

@@ -22,6 +22,7 @@ LONGEST = min(  # of systems that one block solves, wherever their rows lie (`sp
     for dtype, threads in instances.CHUNK_THREADS.items()
 )
 LEAST_SCRATCH = 64 * 2**20  # bytes for systems without a certificate; or as many as x has
+MOST_BLOCKS = 2**30
 SPREAD = 32  # threads of a block where systems may be few
 WORDS = {False: 5, True: 8}  # that a row's factors take, of tridiagonal and of cyclic matrices (`pivoted.cu`)
 MORE_WORDS = 3  # ... and of a solution: right side, iterate, correction
@@ -69,7 +70,7 @@ def determinants(form: Form, shapes: Extents, strides: Extents, dtype: Any, valu
     shapes, strides = (*shapes[:5], form.matrix_shape), (*strides[:5], steps(form, dtype.itemsize))
     systems = systems_of(form._replace(shape=form.matrix_shape), shapes, strides, (dtype, dtype))
     recording, done, real = Recording(), 0, np.zeros((), dtype).real.itemsize
-    room = room_for(recording, systems, WORDS[form.periodic])
+    room = room_for(recording, systems, WORDS[True]) if form.periodic else room_for_all(systems.total)
     for job in jobs(systems, [shape is not None for shape in shapes[:5]] + [False]):
         job["status"] = address(STATUS, 4 * done)
         if values:
@@ -110,6 +111,11 @@ def room_for(recording: Recording, systems: Systems, words: int) -> Room:
     block = SPREAD if threads >= SPREAD else 1
     blocks = threads // block
     return Room(blocks, block, recording.reserve(blocks * block * each))
+
+
+def room_for_all(systems: int) -> Room:
+    """A thread for each system, none of which needs scratch memory."""
+    return Room(min(-(-systems // SPREAD), MOST_BLOCKS), SPREAD, 0)
 
 
 def launch_hard(recording: Recording, kernel: Kernel, job: Job, room: Room) -> None:

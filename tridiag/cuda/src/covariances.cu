@@ -12,6 +12,13 @@ template <typename T> struct Lane {
   __device__ __forceinline__ Lane from(int k) const { return {begin + k * 32}; }
 };
 
+// Numbers of a thread that lie apart, where those of other threads may be in between.
+template <typename T> struct Spread {
+  T* begin;
+  Index apart;
+  __device__ __forceinline__ T& operator[](int k) const { return begin[k * apart]; }
+};
+
 // The lower triangle of a symmetric matrix; of L D L^T the entries of L below its diagonal, which is D.
 template <typename T, int M> struct Triangle {
   T entry[M * (M + 1) / 2];
@@ -27,13 +34,13 @@ template <typename T, int M> struct Triangle {
       for (int j = 0; j <= i; j++) (*this)(i, j) = matrix[j * M + i];
   }
   // in the lower one
-  __device__ __forceinline__ void keep(T* matrix) const {
+  __device__ __forceinline__ void keep(const Spread<T>& matrix) const {
 #pragma unroll
     for (int i = 0; i < M; i++)
 #pragma unroll
       for (int j = 0; j <= i; j++) matrix[i * M + j] = (*this)(i, j);
   }
-  __device__ __forceinline__ void recall(const T* matrix) {
+  __device__ __forceinline__ void recall(const Spread<T>& matrix) {
 #pragma unroll
     for (int i = 0; i < M; i++)
 #pragma unroll
@@ -74,7 +81,7 @@ template <typename T, int M> __device__ __forceinline__ T dot(const T (&x)[M], c
   return found;
 }
 
-template <typename T, int M> __device__ __forceinline__ void read(T (&x)[M], const T* from) {
+template <typename T, int M, typename Place> __device__ __forceinline__ void read(T (&x)[M], const Place& from) {
 #pragma unroll
   for (int k = 0; k < M; k++) x[k] = from[k];
 }

@@ -41,10 +41,10 @@ __device__ __forceinline__ void filter_series(const Job& job, Index series, cons
   for (Index t = 0;; t++) {
     if (job.lost) {
 #pragma unroll
-      for (int i = 0; i < M; i++) places.at(job, PREDICTED_MEAN, t)[i] = mean[i];
-      cov.keep(places.at(job, PREDICTED_COV, t));
+      for (int i = 0; i < M; i++) places.spread(job, PREDICTED_MEAN, t)[i] = mean[i];
+      cov.keep(places.spread(job, PREDICTED_COV, t));
     } else if (job.operand[PREDICTED_MEAN]) {
-      write<T, M, Form>(places.at(job, PREDICTED_MEAN, t), places.at(job, PREDICTED_COV, t), mean, cov);
+      write<T, M, Form>(places.spread(job, PREDICTED_MEAN, t), places.spread(job, PREDICTED_COV, t), mean, cov);
     }
     const Observations<T, M> observations(job, places, t, workspace.kept);
     if (job.time[R] != 0) correlated = observations.is_correlated();
@@ -53,7 +53,7 @@ __device__ __forceinline__ void filter_series(const Job& job, Index series, cons
       if (!ROOTS) doubt.observe(j, observations.design(j), seen.variance);
     });
     if (job.operand[MEAN]) {
-      write<T, M, Form>(places.at(job, MEAN, t), places.at(job, COV, t), mean, cov);
+      write<T, M, Form>(places.spread(job, MEAN, t), places.spread(job, COV, t), mean, cov);
       if (!ROOTS) doubt.compare(cov);
     }
     if (t + 1 == job.n) break;

@@ -69,14 +69,22 @@ template <typename T> __device__ __forceinline__ Pivot<T> eliminate_row(T& p0, T
   return pivot;
 }
 
-// A determinant, pivot by pivot.
+// A determinant, pivot by pivot: its sign, and its size as a number and a power of 2.
 template <typename T> struct Determinant {
   T sign;
-  Real<T> logarithm;
+  Real<T> fraction;
+  Index exponent;
+
+  __device__ __forceinline__ Determinant() : sign(1), fraction(1), exponent(0) {}
   __device__ __forceinline__ void take(T pivot, bool swap) {
     sign = sign * sign_of(pivot);
     sign = swap ? -sign : sign;
-    logarithm += log(magnitude(pivot));
+    int first, second;
+    fraction = frexp(fraction * frexp(magnitude(pivot), &first), &second);
+    exponent += first + second;
+  }
+  __device__ __forceinline__ Real<T> logarithm() const {
+    return Real<T>(log(double(fraction)) + double(exponent) * 0.6931471805599453);
   }
 };
 
@@ -87,27 +95,37 @@ template <typename T> struct Tridiagonal {
   const Scratch<T>& kept;
   T last;
 
-  // 0, or 1 + the row of the zero pivot.
-  __device__ __forceinline__ int factor() {
+  // 0, or 1 + the row of the zero pivot; ``visit(i, pivot)`` looks at the pivots before the last.
+  template <typename Visit> __device__ __forceinline__ int eliminate(const Visit& visit) {
     T p0 = T(1), p1 = T(0);
     int status = 0;
     for (Index i = 0; i < system.job.n; i++) {
       const Pivot<T> pivot = eliminate_row(p0, p1, system.lower(i), system.diagonal(i), system.upper(i));
       if (!system.keep(i)) p0 = T(1), p1 = T(0);
       if (status == 0 && pivot.q0 == T(0)) status = int(i);
-      kept.at(i, MULTIPLIER) = pivot.multiplier;
-      kept.at(i, Q0) = pivot.q0;
-      kept.at(i, Q1) = pivot.q1;
-      kept.at(i, Q2) = pivot.q2;
-      kept.at(i, SWAP) = T(pivot.swap ? 1 : 0);
+      visit(i, pivot);
     }
     last = p0;
     return status == 0 && p0 == T(0) ? int(system.job.n) : status;
   }
 
-  __device__ __forceinline__ void determinant(Determinant<T>& found) const {
-    for (Index i = 1; i < system.job.n; i++) found.take(kept.at(i, Q0), kept.at(i, SWAP) == T(1));
-    found.take(last, false);
+  __device__ __forceinline__ int factor() {
+    return eliminate([&](Index i, const Pivot<T>& pivot) {
+      kept.at(i, MULTIPLIER) = pivot.multiplier;
+      kept.at(i, Q0) = pivot.q0;
+      kept.at(i, Q1) = pivot.q1;
+      kept.at(i, Q2) = pivot.q2;
+      kept.at(i, SWAP) = T(pivot.swap ? 1 : 0);
+    });
+  }
+
+  // As `factor`, without scratch memory.
+  __device__ __forceinline__ int determinant(Determinant<T>& found, bool wanted) {
+    const int status = eliminate([&](Index i, const Pivot<T>& pivot) {
+      if (wanted && i > 0) found.take(pivot.q0, pivot.swap);
+    });
+    if (wanted) found.take(last, false);
+    return status;
   }
 
   // The right side in word Y of the scratch becomes the solution.
@@ -204,7 +222,9 @@ template <typename T> struct Cyclic {
   }
 
   // Column 0 has been moved to the end.
-  __device__ __forceinline__ void determinant(Determinant<T>& found) const {
+  __device__ __forceinline__ int determinant(Determinant<T>& found, bool wanted) {
+    const int status = factor();
+    if (!wanted) return status;
     if (system.job.n % 2 == 0) found.sign = -found.sign;
     for (Index i = 2; i < system.job.n; i++) {
       const T swaps = kept.at(i, SWAPS);
@@ -212,6 +232,7 @@ template <typename T> struct Cyclic {
     }
     found.take(corner.q0, corner.swap);
     found.take(corner.rest, false);
+    return status;
   }
 
   template <int Y> __device__ __forceinline__ void substitute() const {
@@ -335,12 +356,12 @@ __global__ void __launch_bounds__(128, 1) determinants(Job job) {
   for (Index k = own; k < job.systems; k += threads) {
     const System<T> system(job, k);
     Matrix<T> matrix = {system, kept};
-    const int status = matrix.factor();
+    const bool wanted = job.results[0] != nullptr;
+    Determinant<T> found;
+    const int status = matrix.determinant(found, wanted);
     job.status[k] = status;
-    if (!job.results[0]) continue;
-    Determinant<T> found = {T(1), Real<T>(0)};
-    matrix.determinant(found);
+    if (!wanted) continue;
     static_cast<T*>(job.results[0])[k] = status ? T(0) : found.sign;
-    static_cast<Real<T>*>(job.results[1])[k] = status ? log(Real<T>(0)) : found.logarithm;
+    static_cast<Real<T>*>(job.results[1])[k] = status ? log(Real<T>(0)) : found.logarithm();
   }
 }

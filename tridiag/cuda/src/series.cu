@@ -16,8 +16,7 @@ struct Job {
   Index room, words;  // numbers that a thread has there, and in shared memory
   Index n, series, observed;
   Index stretch;  // of a gradient: the steps of a part of a series
-  Index along;  // of y: from a value observed in a step to the next
-  Index time[OPERANDS];  // strides in elements: from step to step,
+  Index along[OPERANDS], time[OPERANDS];  // strides in elements: of y and of states, within a step; from step to step,
   Index length[RANK], step[RANK][OPERANDS];  // and along the batch axes, outermost first
 };
 
@@ -35,6 +34,9 @@ template <typename T> struct Places {
     for (int k = 0; k < OPERANDS; k++) begin[k] = static_cast<T*>(job.operand[k]) + offset(job, k, series);
   }
   __device__ __forceinline__ T* at(const Job& job, int operand, Index t) const { return begin[operand] + t * job.time[operand]; }
+  __device__ __forceinline__ Spread<T> spread(const Job& job, int operand, Index t) const {
+    return {at(job, operand, t), job.along[operand]};
+  }
 };
 
 // The observations of a step, made independent of each other. Where R has entries beside its diagonal it is L D L^T, of what is not
@@ -49,7 +51,7 @@ template <typename T, int M> struct Observations {
   __device__ __forceinline__ Observations(const Job& job, const Places<T>& places, Index t, const Lane<T>& kept)
       : job(job), places(places), t(t), kept(kept), count(int(job.observed)) {}
 
-  __device__ __forceinline__ T value(int j) const { return places.at(job, Y, t)[j * job.along]; }
+  __device__ __forceinline__ T value(int j) const { return places.spread(job, Y, t)[j]; }
   __device__ __forceinline__ const T* design(int j) const { return places.at(job, H, t) + j * M; }
   __device__ __forceinline__ T noise(int i, int j) const { return places.at(job, R, t)[j * count + i]; }
   __device__ __forceinline__ bool is_there(int j) const { return value(j) == value(j); }
@@ -144,7 +146,8 @@ __device__ __forceinline__ void put_on_list(const Job& job, Index series) {
 }
 
 template <typename T, int M, typename Form>
-__device__ __forceinline__ void write(T* mean, T* cov, const T (&state)[M], const Triangle<T, M>& carried) {
+__device__ __forceinline__ void write(
+    const Spread<T>& mean, const Spread<T>& cov, const T (&state)[M], const Triangle<T, M>& carried) {
 #pragma unroll
   for (int i = 0; i < M; i++) mean[i] = state[i];
 #pragma unroll

@@ -7,7 +7,8 @@
 
 // The state once all observations are known, in the place of the one that was predicted: mean + P r, P - P N P.
 template <typename T, int M>
-__device__ __forceinline__ T smooth(T* mean, T* cov, const T (&state)[M], const Triangle<T, M>& P, const Ahead<T, M>& ahead) {
+__device__ __forceinline__ T smooth(
+    const Spread<T>& mean, const Spread<T>& cov, const T (&state)[M], const Triangle<T, M>& P, const Ahead<T, M>& ahead) {
   T loss = T(0);
 #pragma unroll
   for (int i = 0; i < M; i++) {
@@ -56,8 +57,9 @@ __device__ __forceinline__ void smooth_series(const Job& job, Index series, cons
     if (t + 1 < job.n) ahead.carry_back(places.at(job, F, t));
     T mean[M];
     Triangle<T, M> cov;
-    read(mean, places.at(job, PREDICTED_MEAN, t));
-    cov.recall(places.at(job, PREDICTED_COV, t));
+    const Spread<T> mean_at = places.spread(job, PREDICTED_MEAN, t), cov_at = places.spread(job, PREDICTED_COV, t);
+    read(mean, mean_at);
+    cov.recall(cov_at);
 #pragma unroll
     for (int i = 0; i < M; i++) before[i] = cov(i, i);
     const Observations<T, M> observations(job, places, t, workspace.kept);
@@ -68,7 +70,7 @@ __device__ __forceinline__ void smooth_series(const Job& job, Index series, cons
     });
 #pragma unroll
     for (int i = 0; i < M; i++) loss = maximum(share_of_digits<T>() * before[i] - cov(i, i), loss);
-    loss = maximum(smooth(places.at(job, PREDICTED_MEAN, t), places.at(job, PREDICTED_COV, t), mean, cov, ahead), loss);
+    loss = maximum(smooth(mean_at, cov_at, mean, cov, ahead), loss);
 #pragma unroll 1
     for (int j = observations.count - 1; j >= 0; j--) {
       if (!observations.is_there(j)) continue;
@@ -91,7 +93,7 @@ __device__ __forceinline__ void smooth_series_by_roots(const Job& job, Index ser
   bool correlated = Observations<T, M>(job, places, 0, workspace.kept).is_correlated();
 #pragma unroll 1
   for (Index t = job.n - 1; t >= 0; t--) {
-    T *const mean_at = places.at(job, PREDICTED_MEAN, t), *const cov_at = places.at(job, PREDICTED_COV, t);
+    const Spread<T> mean_at = places.spread(job, PREDICTED_MEAN, t), cov_at = places.spread(job, PREDICTED_COV, t);
     T mean[M];
     Triangle<T, M> root;
     read(mean, mean_at);
