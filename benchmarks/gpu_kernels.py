@@ -55,6 +55,7 @@ from gpu_contestants import (
 from gpu_more import (
     GAPS,
     BlockProblem,
+    PairProblem,
     SeriesProblem,
     error_of_determinants,
     error_of_gradients,
@@ -333,7 +334,7 @@ def of_pairs(lines: list[dict[str, Any]]) -> None:
     for dtype in ("float64", "float32"):
         for shape in PAIRS:
             small = tuple(min(k, TINY) for k in shape) if REHEARSAL else shape
-            scores = cupy.asarray(np.random.default_rng(0).normal(size=small), dtype)
+            (scores,) = PairProblem(small, -1, dtype).given
             cases = itertools.product(GAPS, ALIGNED.items())
             found = {f"{told}, {gaps} gaps": aligned(scores, gaps, k) for gaps, (told, k) in cases}
             tell(lines, dtype, shape[:2], -1, found)
