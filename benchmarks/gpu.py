@@ -122,7 +122,7 @@ def lines() -> list[Line]:
 
 
 def others() -> list[Line]:
-    """Kernels that no GPU has run when this was written: no bar is promised."""
+    """Kernels of which no bar is promised."""
     found = []
     for (verb, words), layout, dtype in itertools.product(MATRICES.items(), LAYOUTS, DTYPES):
         bars = (at_most(None, verb, f"copy of {words} words"),)

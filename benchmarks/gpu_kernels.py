@@ -415,7 +415,8 @@ def of_series(lines: list[dict[str, Any]]) -> None:
 def filtered(problem: SeriesProblem, verb: str) -> float:
     """The time of a filter, a smoother or a log-likelihood, judged first, over that of the copy."""
     y, *model = problem.given
-    given, results = dict(zip(PARAMETERS, model, strict=True)), []
+    given = dict(zip(PARAMETERS, model, strict=True))
+    results: list[Any] = []
 
     def call() -> None:
         results[:] = [function_of(verb)(y, **given, backend="cupy_scan")]
@@ -430,7 +431,8 @@ def derived(problem: SeriesProblem) -> float:
     """The time of the derivatives in y and in the model of each series, over a copy of y."""
     (y, F, H, Q, R, m0, P0), (count, n) = problem.given, problem.shape
     model = Model(*(x[None, None] for x in (F, H, Q, R)), m0[None], P0[None])
-    form, results = StateSpace(n, 1, problem.states, (count,), (count,), None, True), []
+    form = StateSpace(n, 1, problem.states, (count,), (count,), None, True)
+    results: list[Any] = []
 
     def call() -> None:
         results[:] = BACKENDS["cupy_scan"].module().kalman_gradient(y, model, form, True)

@@ -97,6 +97,18 @@ def test_sizes(k: int, dtype: str) -> None:
             assert_right(verb, found(verb, given, SEEDS[:2]), given)
 
 
+def test_what_a_warp_writes_lies_side_by_side() -> None:
+    """Series are last in memory, behind steps and the entries of a step, whatever batch axes there are."""
+    y, parameters = problem(6, 2, 1, n=5)
+    arrays = {name: cupy.asarray(x) for name, x in parameters.items()}
+    arrays |= {name: arrays[name].reshape(2, 3, *arrays[name].shape[1:]) for name in ("F", "m0")}
+    states = kalman.smoother(cupy.asarray(y).reshape(2, 3, 5, 1), **arrays, backend="cupy_scan")
+    right = found("smoother", (y, parameters))
+    assert states.mean.strides == (24, 8, 96, 48) and states.cov.strides == (24, 8, 192, 96, 48)
+    for x, z in zip(states, right, strict=True):
+        assert_same_bits(x.get().reshape(z.shape), z)
+
+
 @pytest.mark.smoke
 def test_one_size() -> None:
     given = problem(5, 2, 1)

@@ -23,12 +23,14 @@ import cupy
 from cupy import machine
 from test_zeros import hanging, turned
 
-from tridiag.cuda import spread_systems
+from tridiag.cuda import solvers, spread_systems
 from tridiag.cuda.blocks import BLOCKS
+from tridiag.cuda.kalman import SERIES
 from tridiag.cuda.launcher import OPTIONS
 from tridiag.cuda.pairs import PAIRS
 from tridiag.cuda.sequences import SEQUENCES
 from tridiag.cuda.struct import SYSTEMS
+from tridiag.problems.forms import Form
 
 ROWS = (1, 2, 3, 31, 32, 33, 63, 64, 65, 127, 128, 129, 1000)
 BATCHES = (1, 31, 32, 33, 257)
@@ -175,6 +177,17 @@ def test_cyclic_systems_and_determinants(dtype: str, seed: int) -> None:
                 np.testing.assert_allclose(logarithm.get(), true_logarithm, atol=bound)
 
 
+def test_determinants_need_scratch_memory_for_periodic_matrices_alone() -> None:
+    """Else few threads would be at work, and every row be written."""
+    for periodic in (False, True):
+        shape = (40, 50)
+        operands = (shape, shape, shape, None, None), ((400, 8),) * 3 + (None, None)
+        program = solvers.determinants(Form(shape, shape, 1, periodic=periodic), *operands, np.dtype(float), True)
+        assert (program.scratch > 0) == periodic
+        (launch,) = program.steps
+        assert periodic or launch.grid * launch.block >= 40
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_long_systems_are_cut_and_solved_in_place(layout: str) -> None:
     """Uncertified pieces must not have overwritten the right sides that pivoting reads."""
@@ -195,6 +208,7 @@ def test_long_systems_are_cut_and_solved_in_place(layout: str) -> None:
         ("sequences.cu", SEQUENCES.job),
         ("alignment.cu", PAIRS.job),
         ("blocks.cu", BLOCKS.job),
+        ("series.cu", SERIES.job),
     ],
 )
 def test_the_words_of_a_job_are_those_of_the_struct(source: str, job: np.dtype, tmp_path: Any) -> None:

@@ -1,7 +1,6 @@
 """Thomas elimination in Pallas, compiled by Mosaic GPU: a thread for each system, O(8n) flops, certified row by row.
 
-Needs JAX 0.10 or newer with its CUDA plugin, absl-py, and a GPU of the Hopper generation or newer. Never run on one:
-see `docs/gpu.rst`.
+Needs JAX 0.10 or newer with its CUDA plugin, absl-py, and a GPU of the Hopper generation or newer.
 
 Arrays are (outer, n, inner), see `Job`. A block is 128 threads; rows are taken `ROWS` at a time, and while some are
 eliminated the next ones are on their way from memory. What both sweeps need stays in shared memory where it fits, and

@@ -37,17 +37,11 @@ __device__ __forceinline__ Column<T> column_of(const Job& job, Index system, int
   return {start<T>(job, operand) + at, job.row[operand], job.down[operand], kind == 0, end};
 }
 
-template <typename T, int M> __device__ __forceinline__ void load(T (&rows)[M], const Column<T>& column, int i) {
+template <typename T, int M> __device__ __forceinline__ void load(T (&rows)[2 * M], const Column<T>& column, int i) {
   const bool there = i >= column.first && i < column.end;
   const T* entry = column.begin + i * column.row;
 #pragma unroll
-  for (int r = 0; r < M; r++) rows[r] = there ? entry[r * column.down] : T(0);
-}
-
-// Behind those that are carried.
-template <typename T, int M> __device__ __forceinline__ void add(T (&rows)[2 * M], const T (&loaded)[M]) {
-#pragma unroll
-  for (int r = 0; r < M; r++) rows[M + r] = loaded[r];
+  for (int r = 0; r < M; r++) rows[M + r] = there ? entry[r * column.down] : T(0);
 }
 
 // Where lanes are: in the warp, in their group, and where that begins.
@@ -149,15 +143,11 @@ template <typename T, int M, int W> __global__ void __launch_bounds__(128, 1) bl
     T rows[2 * M];
     Real<T> poison = 0;
     T* at = kept + lanes.place;
-    T ahead[M];  // the next block row, which is on its way while this one is eliminated
-    load<T, M>(ahead, column, 0);
-    add<T, M>(rows, ahead);
+    load<T, M>(rows, column, 0);
     carry<T, M, M>(rows, lanes);
-    load<T, M>(ahead, column, 1);
 #pragma unroll 1
     for (int i = 0; i < n; i++) {
-      add<T, M>(rows, ahead);
-      load<T, M>(ahead, column, i + 2);
+      load<T, M>(rows, column, i + 1);
 #pragma unroll 1
       for (int j = 0; j < M; j++, at += W) {
         const T pivot = eliminate<T, M>(rows, j, lanes, poison);
