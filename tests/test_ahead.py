@@ -213,45 +213,68 @@ def test_a_compilation_is_announced(terminal: Terminal, monkeypatch: pytest.Monk
     assert "thomas_of_nobody is compiled" in terminal.getvalue() and str(tmp_path) in terminal.getvalue()
 
 
-@pytest.mark.skipif(os.name != "posix", reason="needs signals, as POSIX has them")
-def test_ctrl_c_is_heard_while_a_kernel_is_compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """In Python at once, and in LLVM when it is done: where it calls Python back, what is raised would be lost."""
-    monkeypatch.setattr(object_cache, "folders", lambda: [tmp_path])
-    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
-    went_on = []
+def press() -> None:
+    signal.raise_signal(signal.SIGINT)
+    time.sleep(0.01)
 
-    def press() -> None:
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(0.01)
-        went_on.append(True)
 
-    def _raw_object_cache_notify() -> None:
+class Pressed:
+    def __del__(self) -> None:
         press()
 
-    called_back = ctypes.CFUNCTYPE(None)(_raw_object_cache_notify)
-    try:
-        for build, goes_on in ((press, []), (called_back, [True])):
-            went_on.clear()
-            with pytest.raises(KeyboardInterrupt):
-                object_cache.compile_and_keep(build, "kernel_of_nobody-0.kernel")
-            assert went_on == goes_on and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    finally:
-        signal.signal(signal.SIGINT, usual)
+
+@pytest.fixture
+def interrupted() -> Iterator[None]:
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    assert signal.signal(signal.SIGINT, usual) is signal.default_int_handler
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs signals, as POSIX has them")
+@pytest.mark.parametrize("pressed", [press, Pressed, ctypes.CFUNCTYPE(None)(press)], ids=["call", "del", "callback"])
+@pytest.mark.usefixtures("interrupted")
+def test_ctrl_c_is_heard_while_a_kernel_is_compiled(
+    pressed: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Where LLVM calls Python back, and where what it has made is destroyed, what is raised would be lost."""
+    monkeypatch.setattr(object_cache, "folders", lambda: [tmp_path])
+
+    def build() -> None:
+        pressed()
+        for _ in range(1000):
+            time.sleep(0.01)
+
+    usual = sys.unraisablehook
+    with pytest.raises(KeyboardInterrupt):
+        object_cache.compile_and_keep(build, "kernel_of_nobody-0.kernel")
+    assert sys.unraisablehook is usual
 
 
 INTERRUPTED = """
+import gc, signal, time
 from tridiag import commands
+signal.signal(signal.SIGINT, signal.default_int_handler)
+def in_text(options):
+    exec("raise KeyboardInterrupt")
+def in_the_collector(options):
+    gc.callbacks.append(lambda phase, _: phase == "start" and signal.raise_signal(signal.SIGINT))
+    gc.collect()
+    gc.callbacks.clear()
+    for _ in range(1000):
+        time.sleep(0.01)
 class Command:
-    add_arguments, run = id, lambda options: exec("raise KeyboardInterrupt")
+    add_arguments, run = id, {}
 commands.module_of = lambda name: Command
 commands.main(["tune"])
 """
 
 
-def test_an_interrupted_command_has_its_status_wherever_ctrl_c_came(tmp_path: Path) -> None:
-    """Numba makes functions from text, and CPython takes a Ctrl-C there for the end of the process."""
+@pytest.mark.parametrize("where", ["in_text", "in_the_collector"])
+def test_an_interrupted_command_has_its_status_wherever_ctrl_c_came(where: str, tmp_path: Path) -> None:
+    """Numba makes functions from text, and CPython takes a Ctrl-C there for the end of the process; JAX has the garbage
+    collector call it, and CPython drops what is raised there."""
     pytest.importorskip("rich")
-    (tmp_path / "interrupted.py").write_text(INTERRUPTED)
+    (tmp_path / "interrupted.py").write_text(INTERRUPTED.format(where))
     command = [sys.executable, "-m", "interrupted"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 130 and "interrupted" in done.stderr and "Traceback" not in done.stderr, done.stderr

@@ -1,42 +1,34 @@
-"""Ctrl-C while a kernel is compiled: LLVM calls Python back, and ctypes drops what is raised in such a call."""
+"""Ctrl-C where Python drops what it raises: in a destructor, a callback of the garbage collector, a call from LLVM."""
 
 from __future__ import annotations
 
+import _thread
 import contextlib
-import signal
+import sys
 import threading
 from collections.abc import Iterator
-from types import FrameType
-from typing import Any
 
-CALLED_BACK = "_raw_object_cache"  # functions of llvmlite whose names begin so
+SOON = 0.01  # seconds
 
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """What Ctrl-C does, it does at once, or at the end of the body where it came while LLVM was at work."""
-    usual = signal.getsignal(signal.SIGINT)
-    if not callable(usual) or threading.current_thread() is not threading.main_thread():
+    """Ctrl-C that is dropped within the body comes again soon, until it is heard."""
+    if threading.current_thread() is not threading.main_thread():  # which alone hears it
         yield
         return
-    dropped: list[tuple[Any, ...]] = []
+    usual = sys.unraisablehook
 
-    def handler(number: int, frame: FrameType | None) -> None:
-        if is_called_back(frame):
-            dropped.append((number, frame))
+    def hook(unraisable: sys.UnraisableHookArgs) -> None:
+        if issubclass(unraisable.exc_type, KeyboardInterrupt):
+            again = threading.Timer(SOON, _thread.interrupt_main)
+            again.daemon = True
+            again.start()
         else:
-            usual(number, frame)
+            usual(unraisable)
 
-    signal.signal(signal.SIGINT, handler)
+    sys.unraisablehook = hook
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, usual)
-    if dropped:
-        usual(*dropped[0])
-
-
-def is_called_back(frame: FrameType | None) -> bool:
-    while frame is not None and not frame.f_code.co_name.startswith(CALLED_BACK):
-        frame = frame.f_back
-    return frame is not None
+        sys.unraisablehook = usual
