@@ -230,24 +230,39 @@ def interrupted() -> Iterator[None]:
     assert signal.signal(signal.SIGINT, usual) is signal.default_int_handler
 
 
-@pytest.mark.skipif(os.name != "posix", reason="needs signals, as POSIX has them")
-@pytest.mark.parametrize("pressed", [press, Pressed, ctypes.CFUNCTYPE(None)(press)], ids=["call", "del", "callback"])
-@pytest.mark.usefixtures("interrupted")
-def test_ctrl_c_is_heard_while_a_kernel_is_compiled(
-    pressed: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Where LLVM calls Python back, and where what it has made is destroyed, what is raised would be lost."""
-    monkeypatch.setattr(object_cache, "folders", lambda: [tmp_path])
+PLACES = {"call": press, "del": Pressed, "callback": ctypes.CFUNCTYPE(None)(press)}
 
+
+def build_after(pressed: Callable[[], Any]) -> Callable[[], None]:
     def build() -> None:
         pressed()
         for _ in range(1000):
             time.sleep(0.01)
 
+    return build
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs signals, as POSIX has them")
+@pytest.mark.parametrize("pressed", PLACES.values(), ids=PLACES)
+@pytest.mark.usefixtures("interrupted")
+def test_ctrl_c_is_heard_while_a_kernel_is_compiled(pressed: Callable[[], Any]) -> None:
+    """Where LLVM calls Python back, and where what it has made is destroyed, what is raised would be lost."""
     usual = sys.unraisablehook
     with pytest.raises(KeyboardInterrupt):
-        object_cache.compile_and_keep(build, "kernel_of_nobody-0.kernel")
+        object_cache.compile_and_keep(build_after(pressed), "kernel_of_nobody-0.kernel")
     assert sys.unraisablehook is usual
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs signals, as POSIX has them")
+@pytest.mark.usefixtures("interrupted")
+def test_ctrl_c_does_not_come_between_a_call_of_llvm_and_what_is_told_of_it() -> None:
+    """A module that LLVM has linked with another, and that still counts as its own, would be freed twice."""
+    text = "def link():\n    press()\n    told.append(True)"
+    names: dict[str, Any] = {"press": press, "told": []}
+    exec(compile(text, os.path.join("llvmlite", "binding", "linker.py"), "exec"), names)
+    with pytest.raises(KeyboardInterrupt):
+        object_cache.compile_and_keep(build_after(names["link"]), "kernel_of_nobody-0.kernel")
+    assert names["told"]
 
 
 INTERRUPTED = """

@@ -1,34 +1,62 @@
-"""Ctrl-C where Python drops what it raises: in a destructor, a callback of the garbage collector, a call from LLVM."""
+"""Ctrl-C where it must wait: while LLVM's objects change hands, and where Python drops what is raised.
+
+Who takes a module over tells its former owner after LLVM's call, and both free it if that call is the last. In
+destructors and callbacks, as LLVM's and those of the garbage collector, Python drops whatever is raised.
+"""
 
 from __future__ import annotations
 
 import _thread
 import contextlib
+import os
+import signal
 import sys
 import threading
 from collections.abc import Iterator
+from types import FrameType
 
 SOON = 0.01  # seconds
+LLVM = os.path.join("llvmlite", "binding", "")  # where the code lies that calls LLVM
 
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Ctrl-C that is dropped within the body comes again soon, until it is heard."""
-    if threading.current_thread() is not threading.main_thread():  # which alone hears it
+    """Within the body, Ctrl-C that must wait comes again soon, until it is heard."""
+    usual = signal.getsignal(signal.SIGINT)
+    if not callable(usual) or threading.current_thread() is not threading.main_thread():
         yield
         return
-    usual = sys.unraisablehook
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        if is_in_llvm(frame):
+            press_soon()
+        else:
+            usual(number, frame)
+
+    said = sys.unraisablehook
 
     def hook(unraisable: sys.UnraisableHookArgs) -> None:
         if issubclass(unraisable.exc_type, KeyboardInterrupt):
-            again = threading.Timer(SOON, _thread.interrupt_main)
-            again.daemon = True
-            again.start()
+            press_soon()
         else:
-            usual(unraisable)
+            said(unraisable)
 
+    signal.signal(signal.SIGINT, handler)
     sys.unraisablehook = hook
     try:
         yield
     finally:
-        sys.unraisablehook = usual
+        sys.unraisablehook = said
+        signal.signal(signal.SIGINT, usual)
+
+
+def is_in_llvm(frame: FrameType | None) -> bool:
+    while frame is not None and LLVM not in frame.f_code.co_filename:
+        frame = frame.f_back
+    return frame is not None
+
+
+def press_soon() -> None:
+    again = threading.Timer(SOON, _thread.interrupt_main)
+    again.daemon = True
+    again.start()
