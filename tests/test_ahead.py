@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from processes import started
 
 import tridiag
 from tridiag import commands, kalman
@@ -308,10 +309,8 @@ def test_an_interrupted_command_says_what_is_kept(command: tuple[str, ...], told
     """Early on most commands compile."""
     pytest.importorskip("rich")
     folders = dict.fromkeys(("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "XDG_DATA_HOME"), str(tmp_path))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tridiag", *command], stderr=subprocess.PIPE, text=True, env=os.environ | folders
-    )
-    time.sleep(6)
-    process.send_signal(signal.SIGINT)
-    _, error = process.communicate(timeout=60)
+    with started("-m", "tridiag", *command, **folders) as process:
+        time.sleep(6)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=60)
     assert process.returncode == 130 and told in error and "Traceback" not in error, error
