@@ -141,20 +141,27 @@ def test_options_of_sharded_systems(mesh, options):
     assert f"[{local}]" in custom_calls(program)[0]
 
 
+@pytest.mark.parametrize("rows", [20, 80])
 @pytest.mark.parametrize("batch", [("p", None), (None, None)], ids=str)
-def test_no_array_is_gathered_whose_system_axis_is_sharded(mesh, batch):
-    """But two numbers of each system from the only neighbour and a flag, and what is doubtful: `split_rows.py`."""
-    arguments = place(mesh, systems(), (P(*batch, "q"),) * 4)
+def test_no_array_is_gathered_whose_system_axis_is_sharded(mesh, batch, rows):
+    """But two numbers of each system from the only neighbour and a flag, and what is doubtful: `split_rows.py`.
+
+    Systems of few rows are exchanged, each to be solved by one device.
+    """
+    given = systems((*SHAPE[:2], rows))
+    arguments = place(mesh, given, (P(*batch, "q"),) * 4)
     x = jax.jit(solve)(*arguments)
-    np.testing.assert_allclose(x, dense_solve(*systems()), rtol=1e-12)
+    np.testing.assert_allclose(x, dense_solve(*given), rtol=1e-12)
     assert x.sharding.is_equivalent_to(arguments[3].sharding, 3)
     program = compiled(solve, *arguments)
     program = program[program.index("ENTRY") :]
-    assert collectives(program) == {"collective-permute", "all-reduce"}
-    systems_here = f"{SHAPE[0] // 2 if batch[0] else SHAPE[0]},{SHAPE[1]},1"
-    assert f"f64[2,{systems_here}]" in program
+    if rows == 20:
+        assert collectives(program) == {"all-to-all"}
+    else:
+        assert collectives(program) == {"collective-permute", "all-reduce"}
+        assert f"f64[2,{SHAPE[0] // 2 if batch[0] else SHAPE[0]},{SHAPE[1]},1]" in program
     found = jax.jit(jax.grad(loss_of(solve), ALL))(*arguments)
-    for y, z in zip(found, jax.grad(loss_of(dense_solve), ALL)(*systems()), strict=True):
+    for y, z in zip(found, jax.grad(loss_of(dense_solve), ALL)(*given), strict=True):
         np.testing.assert_allclose(y, z, rtol=1e-9, atol=1e-12)
 
 

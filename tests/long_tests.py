@@ -49,7 +49,7 @@ LONG: dict[str, tuple[str, ...]] = {
         "test_in_place_into_views_and_beside_nothing[float32]",
     ),
     "test_command_line.py": (
-        "test_a_library_that_cannot_run_a_problem_is_refused_and_the_others_run", "test_a_reader_who_has_seen_enough",
+        "test_a_reader_who_has_seen_enough",
         "test_every_gradient_has_a_judge[kalman.log_likelihood-jax]", "test_every_suite_rehearses",
         "test_gradients_are_compared_in_libraries_that_have_them", "test_pictures_of_a_problem",
     ),

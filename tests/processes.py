@@ -16,17 +16,23 @@ faulthandler.dump_traceback_later({DEADLINE}, exit=True)
 
 
 @contextlib.contextmanager
-def running(program: str, *arguments: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
-    """A fresh process in which every warning is an error; at the end nothing is left of it and its children."""
-    command = [sys.executable, "-W", "error", "-c", PREAMBLE + program, *arguments]
+def started(*command: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """A process of Python; at the end nothing is left of it and its children, whatever has become of the test."""
     pipe, given = subprocess.PIPE, {**os.environ, **environment}
     with subprocess.Popen(
-        command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=given, start_new_session=True
+        [sys.executable, *command], stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=given, start_new_session=True
     ) as process:
         try:
             yield process
         finally:
             end(process)
+
+
+@contextlib.contextmanager
+def running(program: str, *arguments: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """A fresh process in which every warning is an error."""
+    with started("-W", "error", "-c", PREAMBLE + program, *arguments, **environment) as process:
+        yield process
 
 
 def end(process: subprocess.Popen[str]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import tridiag
@@ -81,6 +81,7 @@ def test_parts_give_the_whole(dtype: str, periodic: bool, seed: int, batch: int,
 @pytest.mark.parametrize("dtype", DTYPES)
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 2**32), rows=st.integers(4, 40), count=st.integers(1, 20), axis=st.integers(0, 1))
+@example(seed=10, rows=10, count=7, axis=0)  # an e that is nearly zero
 def test_kernels_judge_the_rows_at_the_ends(
     dtype: str, transpose: bool, seed: int, rows: int, count: int, axis: int
 ) -> None:
@@ -97,8 +98,8 @@ def test_kernels_judge_the_rows_at_the_ends(
     d[row] -= ends[0]
     behind[row] -= ends[1]
     wrong = rng.integers(0, 5, count)
-    for k in range(4):
-        given[k] = given[k] * np.where(wrong == k, 1.01, 1).astype(dtype).reshape(-1, 1).swapaxes(0, 1 - axis)
+    for k in range(4):  # off by more than rounding of what is of size one; a part of what is nearly zero would be less
+        given[k] = given[k] + np.where(wrong == k, 0.01, 0).astype(dtype).reshape(-1, 1).swapaxes(0, 1 - axis)
     form = Form(d.shape, d.shape, axis, transpose=transpose)
     known = algorithm.Known(*given)
     x, good = Kernels.finish_judged(form, Chunks(1, rows), (a, b, c), d, known)

@@ -4,7 +4,6 @@ import json
 import math
 import os
 import signal
-import subprocess
 import sys
 import time
 import warnings
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers import dominant, installed
+from processes import started
 
 import tridiag
 from tridiag import commands
@@ -426,13 +426,11 @@ while True:
 def test_killed_at_any_moment_it_leaves_a_readable_file_or_none(tmp_path: Path) -> None:
     path, rng, found = tmp_path / "costs.json", np.random.default_rng(0), 0
     for _ in range(6):
-        run = subprocess.Popen([sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE)
-        deadline = time.monotonic() + 60
-        while not list(tmp_path.iterdir()) and time.monotonic() < deadline:
-            time.sleep(0.01)  # until it has begun to write
-        time.sleep(float(rng.uniform(0, 1.5)))
-        run.send_signal(signal.SIGKILL)
-        run.communicate()
+        with started("-c", KILLED, str(path)):
+            deadline = time.monotonic() + 60
+            while not list(tmp_path.iterdir()) and time.monotonic() < deadline:
+                time.sleep(0.01)  # until it has begun to write
+            time.sleep(float(rng.uniform(0, 1.5)))
         for file in (path, path.with_suffix(".partial")):
             if file.exists():
                 costs.Costs(json.loads(file.read_text()), "here")

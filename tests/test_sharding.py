@@ -1,5 +1,6 @@
 """Arrays on several devices, in a process that has them."""
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from helpers import installed
+from processes import started
 
 LONGEST = 1500  # seconds, on two cores that others share
 pytestmark = pytest.mark.timeout(LONGEST + 20)
@@ -75,13 +77,9 @@ def test_two_processes() -> None:
         free.bind(("localhost", 0))
         address = f"localhost:{free.getsockname()[1]}"
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4"
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
     script = str(Path(__file__).with_name("two_hosts.py"))
-    hosts = [
-        subprocess.Popen([sys.executable, script, address, str(k)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                         text=True, env=environment)
-        for k in range(2)
-    ]  # fmt: skip
-    for host in hosts:
-        output, _ = host.communicate(timeout=200)
-        assert host.returncode == 0 and "right" in output, output[-3000:]
+    hosts = [started(script, address, str(k), JAX_PLATFORMS="cpu", XLA_FLAGS=flags) for k in range(2)]
+    with contextlib.ExitStack() as stack:
+        for host in [stack.enter_context(host) for host in hosts]:
+            output, errors = host.communicate(timeout=200)
+            assert host.returncode == 0 and "right" in output, output[-3000:] + errors[-3000:]

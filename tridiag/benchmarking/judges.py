@@ -105,7 +105,8 @@ def logarithm_step_error(problem: Posed, y: Array) -> float:
 
 def logarithm_error(problem: Posed, y: Array) -> float:
     """Against sums in long double: none of these terms overflows."""
-    wanted = np.log(np.cumsum(np.exp(problem.exact[0].astype(np.longdouble)), axis=problem.axis))
+    x = problem.exact[0]
+    wanted = np.log(np.cumsum(np.exp(x.astype(np.promote_types(x.dtype, np.longdouble))), axis=problem.axis))
     return largest((abs(y - wanted) / np.maximum(1, abs(wanted))).astype(float), problem)
 
 

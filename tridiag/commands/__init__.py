@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import NoReturn
 
 from tridiag.backends import how_to_install
+from tridiag.kernels.runtime import keyboard
 
 COMMANDS = ("info", "explain", "tune", "compile", "bench")
 INTERRUPTED = 130  # as shells count a process that Ctrl-C has ended
@@ -49,7 +50,8 @@ def main(arguments: list[str] | None = None) -> int:
         parser.print_help()
         return 0
     try:
-        status = int(module_of(options.command).run(options))
+        with keyboard.interruptible():
+            status = int(module_of(options.command).run(options))
         sys.stdout.flush()
         return status
     except BrokenPipeError:  # who read it has seen enough

@@ -1,42 +1,62 @@
-"""Ctrl-C while a kernel is compiled: LLVM calls Python back, and ctypes drops what is raised in such a call."""
+"""Ctrl-C where it must wait: while LLVM's objects change hands, and where Python drops what is raised.
+
+Who takes a module over tells its former owner after LLVM's call, and both free it if that call is the last. In
+destructors and callbacks, as LLVM's and those of the garbage collector, Python drops whatever is raised.
+"""
 
 from __future__ import annotations
 
+import _thread
 import contextlib
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any
 
-CALLED_BACK = "_raw_object_cache"  # functions of llvmlite whose names begin so
+SOON = 0.01  # seconds
+LLVM = os.path.join("llvmlite", "binding", "")  # where the code lies that calls LLVM
 
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """What Ctrl-C does, it does at once, or at the end of the body where it came while LLVM was at work."""
+    """Within the body, Ctrl-C that must wait comes again soon, until it is heard."""
     usual = signal.getsignal(signal.SIGINT)
     if not callable(usual) or threading.current_thread() is not threading.main_thread():
         yield
         return
-    dropped: list[tuple[Any, ...]] = []
 
     def handler(number: int, frame: FrameType | None) -> None:
-        if is_called_back(frame):
-            dropped.append((number, frame))
+        if is_in_llvm(frame):
+            press_soon()
         else:
             usual(number, frame)
 
+    said = sys.unraisablehook
+
+    def hook(unraisable: sys.UnraisableHookArgs) -> None:
+        if issubclass(unraisable.exc_type, KeyboardInterrupt):
+            press_soon()
+        else:
+            said(unraisable)
+
     signal.signal(signal.SIGINT, handler)
+    sys.unraisablehook = hook
     try:
         yield
     finally:
+        sys.unraisablehook = said
         signal.signal(signal.SIGINT, usual)
-    if dropped:
-        usual(*dropped[0])
 
 
-def is_called_back(frame: FrameType | None) -> bool:
-    while frame is not None and not frame.f_code.co_name.startswith(CALLED_BACK):
+def is_in_llvm(frame: FrameType | None) -> bool:
+    while frame is not None and LLVM not in frame.f_code.co_filename:
         frame = frame.f_back
     return frame is not None
+
+
+def press_soon() -> None:
+    again = threading.Timer(SOON, _thread.interrupt_main)
+    again.daemon = True
+    again.start()
