@@ -55,6 +55,13 @@ __device__ __forceinline__ int forgotten(int x) {
 #endif
   return x;
 }
+template <typename X> __device__ __forceinline__ X forgotten(X x) {  // of 64 bits
+  static_assert(sizeof(X) == 8, "an address, or a number of elements");
+#ifndef __CUDA_CPU_SHIM__
+  asm volatile("" : "+l"(x));
+#endif
+  return x;
+}
 
 [[maybe_unused]] const int RANK = 4;  // batch axes, merged where they can be
 

@@ -19,6 +19,19 @@ template <typename T> struct Spread {
   __device__ __forceinline__ T& operator[](int k) const { return begin[k * apart]; }
 };
 
+// Where the entries of row i of a symmetric matrix go, up to its diagonal one after another, and those of the column above that.
+template <typename T, int M> struct RowAndColumn {
+  T *across, *down;
+  const Index apart;
+
+  __device__ __forceinline__ RowAndColumn(const Spread<T>& matrix, int i)
+      : across(&matrix[i * M]), down(&matrix[i]), apart(matrix.apart) {}
+  __device__ __forceinline__ void put(T entry) {
+    *across = *down = entry;
+    across = forgotten(across + apart), down = forgotten(down + M * apart);
+  }
+};
+
 // The lower triangle of a symmetric matrix; of L D L^T the entries of L below its diagonal, which is D.
 template <typename T, int M> struct Triangle {
   T entry[M * (M + 1) / 2];

@@ -35,7 +35,7 @@ template <typename T> struct Places {
   }
   __device__ __forceinline__ T* at(const Job& job, int operand, Index t) const { return begin[operand] + t * job.time[operand]; }
   __device__ __forceinline__ Spread<T> spread(const Job& job, int operand, Index t) const {
-    return {at(job, operand, t), job.along[operand]};
+    return {at(job, operand, t), forgotten(job.along[operand])};
   }
 };
 
@@ -51,7 +51,7 @@ template <typename T, int M> struct Observations {
   __device__ __forceinline__ Observations(const Job& job, const Places<T>& places, Index t, const Lane<T>& kept)
       : job(job), places(places), t(t), kept(kept), count(int(job.observed)) {}
 
-  __device__ __forceinline__ T value(int j) const { return places.spread(job, Y, t)[j]; }
+  __device__ __forceinline__ T value(int j) const { return places.at(job, Y, t)[j * job.along[Y]]; }
   __device__ __forceinline__ const T* design(int j) const { return places.at(job, H, t) + j * M; }
   __device__ __forceinline__ T noise(int i, int j) const { return places.at(job, R, t)[j * count + i]; }
   __device__ __forceinline__ bool is_there(int j) const { return value(j) == value(j); }
@@ -154,8 +154,9 @@ __device__ __forceinline__ void write(
   for (int i = 0; i < M; i++) {
     T row[M];
     Form::row(carried, i, row);
+    RowAndColumn<T, M> place(cov, i);
 #pragma unroll
-    for (int j = 0; j <= i; j++) cov[i * M + j] = cov[j * M + i] = row[j];
+    for (int j = 0; j <= i; j++) place.put(row[j]);
   }
 }
 

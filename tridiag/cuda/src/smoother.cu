@@ -20,6 +20,7 @@ __device__ __forceinline__ T smooth(
 #pragma unroll
   for (int i = 0; i < M; i++) {
     T product[M], found;
+    RowAndColumn<T, M> place(cov, i);
 #pragma unroll
     for (int l = 0; l < M; l++) {
       product[l] = P(i, 0) * ahead.N(0, l);
@@ -31,7 +32,7 @@ __device__ __forceinline__ T smooth(
       found = product[0] * P(0, j);
 #pragma unroll
       for (int l = 1; l < M; l++) found = found + product[l] * P(l, j);
-      cov[i * M + j] = cov[j * M + i] = found = P(i, j) - found;
+      place.put(found = P(i, j) - found);
     }
     loss = maximum(share_of_digits<T>() * P(i, i) - found, loss);
   }
@@ -57,9 +58,8 @@ __device__ __forceinline__ void smooth_series(const Job& job, Index series, cons
     if (t + 1 < job.n) ahead.carry_back(places.at(job, F, t));
     T mean[M];
     Triangle<T, M> cov;
-    const Spread<T> mean_at = places.spread(job, PREDICTED_MEAN, t), cov_at = places.spread(job, PREDICTED_COV, t);
-    read(mean, mean_at);
-    cov.recall(cov_at);
+    read(mean, places.spread(job, PREDICTED_MEAN, t));
+    cov.recall(places.spread(job, PREDICTED_COV, t));
 #pragma unroll
     for (int i = 0; i < M; i++) before[i] = cov(i, i);
     const Observations<T, M> observations(job, places, t, workspace.kept);
@@ -70,7 +70,9 @@ __device__ __forceinline__ void smooth_series(const Job& job, Index series, cons
     });
 #pragma unroll
     for (int i = 0; i < M; i++) loss = maximum(share_of_digits<T>() * before[i] - cov(i, i), loss);
-    loss = maximum(smooth(mean_at, cov_at, mean, cov, ahead), loss);
+    const Index now = forgotten(t);
+    loss = maximum(
+        smooth(places.spread(job, PREDICTED_MEAN, now), places.spread(job, PREDICTED_COV, now), mean, cov, ahead), loss);
 #pragma unroll 1
     for (int j = observations.count - 1; j >= 0; j--) {
       if (!observations.is_there(j)) continue;
@@ -93,11 +95,10 @@ __device__ __forceinline__ void smooth_series_by_roots(const Job& job, Index ser
   bool correlated = Observations<T, M>(job, places, 0, workspace.kept).is_correlated();
 #pragma unroll 1
   for (Index t = job.n - 1; t >= 0; t--) {
-    const Spread<T> mean_at = places.spread(job, PREDICTED_MEAN, t), cov_at = places.spread(job, PREDICTED_COV, t);
     T mean[M];
     Triangle<T, M> root;
-    read(mean, mean_at);
-    root.recall(cov_at);
+    read(mean, places.spread(job, PREDICTED_MEAN, t));
+    root.recall(places.spread(job, PREDICTED_COV, t));
     const Observations<T, M> observations(job, places, t, workspace.kept);
     if (job.time[R] != 0) correlated = observations.is_correlated();
     observe<T, M, Roots<T, M>>(observations, correlated, mean, root, [](int, const Seen<T, M>&) {});
@@ -107,7 +108,8 @@ __device__ __forceinline__ void smooth_series_by_roots(const Job& job, Index ser
     } else {
       back.go(places.at(job, F, t), places.at(job, Q, t), mean, root);
     }
-    write<T, M, Roots<T, M>>(mean_at, cov_at, mean, root);
+    const Index now = forgotten(t);
+    write<T, M, Roots<T, M>>(places.spread(job, PREDICTED_MEAN, now), places.spread(job, PREDICTED_COV, now), mean, root);
   }
 }
 
