@@ -33,6 +33,13 @@ def test_kernels_are_clean(name: str, dtype: str) -> None:
 BEYOND = {
     "the row of a system": ("cupy_pcr", "Case", "chunks.cu", "within(first + j, 0, n - 1)", "within(first + j, 0, n)"),
     "its mask": ("cupy_pcr", "Case", "chunks.cu", "int(rest) + 1 :", "int(rest) + 2 :"),
+    "the row of a chunk": (
+        "cupy_pcr",
+        "Case",
+        "pivoted_chunks.cu",
+        "i < 0 ? rows(other) - 1 : 0",
+        "i < 0 ? joints.chunks * rows(other) : 0",
+    ),
     "the row of a sequence": ("cupy_scan", "Sequence", "scans.cu", "thread, r < there,", "thread, r <= there,"),
     "the block row": ("cupy_thomas", "BlockSystems", "blocks.cu", "< job.sides ? n : 0", "< job.sides ? n + 1 : 0"),
     "the step": ("cupy_scan", "Filters", "filter.cu", "if (t + 1 == job.n) break;", "if (t == job.n) break;"),
