@@ -37,8 +37,8 @@ BEYOND = {
         "cupy_pcr",
         "Case",
         "pivoted_chunks.cu",
-        "i < 0 ? rows(other) - 1 : 0",
-        "i < 0 ? joints.chunks * rows(other) : 0",
+        "system.solution(first + i) =",
+        "system.solution(first + i + 1) =",
     ),
     "the row of a sequence": ("cupy_scan", "Sequence", "scans.cu", "thread, r < there,", "thread, r <= there,"),
     "the block row": ("cupy_thomas", "BlockSystems", "blocks.cu", "< job.sides ? n : 0", "< job.sides ? n + 1 : 0"),
@@ -52,7 +52,7 @@ BEYOND = {
     ),
     "the row of a pair": ("cupy_wavefront", "Pairs", "alignment.cu", "&& r < there;", "&& r <= there;"),
 }
-WRITTEN = ("the step",)  # before it is read
+WRITTEN = ("the step", "the row of a chunk")  # before it is read
 
 
 @pytest.mark.parametrize("name", BEYOND)
