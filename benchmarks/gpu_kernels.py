@@ -6,6 +6,7 @@
     python benchmarks/gpu_kernels.py --pairs [--json FILE]
     python benchmarks/gpu_kernels.py --matrices [--json FILE]
     python benchmarks/gpu_kernels.py --series [--json FILE]
+    python benchmarks/gpu_kernels.py --hard [--json FILE]
 
 A call is made once, for what it launches and where; these launches are then timed by events, several times in a row.
 The copy moves as many bytes as the call has to: five words for each unknown of a solve, three for each value of a
@@ -23,6 +24,8 @@ and write.
 
 With ``--series``: Kalman filters, smoothers, log-likelihoods and the gradients of these, of series that share a model,
 over copies of what they read and write.
+
+With ``--hard``: long systems that need pivots, in chunks and by a thread each, over the copy of a solve.
 
 With ``--others``: whole calls of the backends that launch by other means, Numba's and Triton's, over the same copies,
 by the clock of the host: of problems large enough to keep the device busy for longer than the host takes.
@@ -55,6 +58,7 @@ from gpu_contestants import (
 from gpu_more import (
     GAPS,
     BlockProblem,
+    HardProblem,
     PairProblem,
     SeriesProblem,
     error_of_determinants,
@@ -68,7 +72,8 @@ from gpu_more import (
 import tridiag
 from tridiag.backends import BACKENDS, KALMAN, installed
 from tridiag.benchmarking.conditions import conditions
-from tridiag.cuda import launcher, record
+from tridiag.calls import fast_path
+from tridiag.cuda import launcher, record, solvers
 from tridiag.problems.forms import Blocks, Form
 from tridiag.problems.state_space import PARAMETERS, Model, StateSpace
 
@@ -81,6 +86,8 @@ SEQUENCES = (
     *((100_000, 100), (1000, 10_000), (4, 10_000_000), (1, 40_000_000), (64, 100_000), (10_000, 1000)),
     (1_000_000, 32),
 )
+HARD = (1, 4096), (1, 65_536), (1, 1_000_000), (1, 10_000_000), (100, 4096), (1000, 4096)
+SECONDS = 1_000_000  # rows for which one thread takes half of one; longer systems are not left to it
 LONGER = (1_000_000, 200), (1000, 200_000), (4, 50_000_000)
 OTHERS = {  # backends, by the library of their arrays, and problems
     "solve": (
@@ -442,6 +449,31 @@ def derived(problem: SeriesProblem) -> float:
     return 1.0 if REHEARSAL else seconds(again) / copy(2, problem)
 
 
+def of_hard(lines: list[dict[str, Any]]) -> None:
+    """Long systems that are pivoted, in chunks and by a thread each: a line for each problem."""
+    for dtype in ("float64", "float32"):
+        for shape in HARD:
+            small = tuple(min(k, TINY) for k in shape) if REHEARSAL else shape
+            problem = HardProblem(small, -1, dtype)
+            found = {"in chunks": pivoted(problem, solvers.LONG)}
+            if shape[1] <= SECONDS:
+                found["a thread each"] = pivoted(problem, 2 * SECONDS)
+            tell(lines, dtype, shape, -1, found)
+
+
+def pivoted(problem: Problem, rows: int) -> float:
+    """The time of a solution over that of the copy, where systems of so many rows or more are pivoted in chunks."""
+    usual, solvers.LONG = solvers.LONG, rows
+    try:
+        solvers.solution.cache_clear()
+        fast_path.forget()
+        call = call_of("solve", problem.given, problem.out, axis=problem.axis, backend="cupy_pcr")
+        again = judged("solve", problem, functools.partial(launches, call))
+        return 1.0 if REHEARSAL else seconds(again) / copy(WORDS["solve"], problem)
+    finally:
+        solvers.LONG = usual
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the record goes")
@@ -450,6 +482,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--pairs", action="store_true", help="alignments instead")
     parser.add_argument("--matrices", action="store_true", help="determinants, factors and block systems instead")
     parser.add_argument("--series", action="store_true", help="Kalman filters, smoothers and gradients instead")
+    parser.add_argument("--hard", action="store_true", help="long systems that need pivots instead")
     options = parser.parse_args(arguments)
     if options.host:
         of_host()
@@ -464,6 +497,8 @@ def main(arguments: list[str] | None = None) -> int:
         of_matrices(lines)
     elif options.series:
         of_series(lines)
+    elif options.hard:
+        of_hard(lines)
     else:
         of_kernels(lines)
     if options.json:

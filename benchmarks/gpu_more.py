@@ -23,6 +23,16 @@ GAPS = {"linear": (-1.0, 1.0), "affine": (-1.0, -3.0, 1.0)}  # gap, perhaps gap_
 
 
 @dataclass(frozen=True)
+class HardProblem(Problem):
+    """Systems that need pivots: all entries are uniform in (-1, 1)."""
+
+    @cached_property
+    def given(self) -> tuple[Any, ...]:
+        """a, b, c, d."""
+        return tuple(map(self.filled, np.random.default_rng(0).uniform(-1, 1, (4, min(BLOCK, self.unknowns)))))
+
+
+@dataclass(frozen=True)
 class BlockProblem(Problem):
     """Block tridiagonal systems, (systems, block rows), with blocks of ``rows`` rows that dominate."""
 

@@ -36,7 +36,10 @@ BLOCKS = {
     "thomas.cu": ("cupy_thomas", [(70, 20), (70, 100)], [(False, "plain")]),
 }
 # Systems without a certificate come out as NaN: a doubt that has no cause would be healed by pivoting else
-UNHEALED = {"pivoted.cu": planted.replacing("const T x = regular ? kept.at(i, Y) :", "const T x =")}
+UNHEALED = {
+    "pivoted.cu": planted.replacing("const T x = regular ? kept.at(i, Y) :", "const T x ="),
+    "pivoted_chunks.cu": planted.replacing("!chunk.solve() &&", ""),
+}
 SCANS = "scans.cu"
 ROWS = recurrences.LEAST  # of a chunk,
 TILE = instances.TILE_THREADS * ROWS  # and of a tile that one sequence has

@@ -40,12 +40,16 @@ def test_every_instance_is_clean_and_within_its_budget(source: str, architecture
 
 def test_pivoting_rounds_every_product() -> None:
     """As on a CPU. Fused with a difference, (1/3) 3 - 1 is not zero, and a singular matrix not singular."""
-    text, names = launcher.text("pivoted.cu"), ["pivoted<double, Tridiagonal>", "pivoted<Complex<float>, Cyclic>"]
-    fused, rounded = (
-        nvrtc.compiled(text, names, "sm_90", options)[2]
-        for options in (launcher.OPTIONS, launcher.options_of("pivoted.cu"))
-    )
-    assert "fma.rn" in fused and "fma.rn" not in rounded
+    sources = {
+        "pivoted.cu": ["pivoted<double, Tridiagonal>", "pivoted<Complex<float>, Cyclic>"],
+        "pivoted_chunks.cu": ["pivoted_chunks<double>"],
+    }
+    for source, names in sources.items():
+        fused, rounded = (
+            nvrtc.compiled(launcher.text(source), names, "sm_90", options)[2]
+            for options in (launcher.OPTIONS, launcher.options_of(source))
+        )
+        assert "fma.rn" in fused and "fma.rn" not in rounded
 
 
 BAD = """

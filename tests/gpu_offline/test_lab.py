@@ -61,7 +61,7 @@ def test_the_benchmark_runs_and_goes_on(tmp_path: Path) -> None:
     assert "promises" not in (tmp_path / "gpu.md").read_text() and len(list(tmp_path.iterdir())) == 2
 
 
-@pytest.mark.parametrize("part", ["matrices", "pairs"])
+@pytest.mark.parametrize("part", ["matrices", "pairs", "hard"])
 def test_kernels_that_are_timed_by_themselves(part: str, tmp_path: Path) -> None:
     path = os.pathsep.join(map(str, (HERE, HERE / "standin", LAB.parents[1])))
     command = [sys.executable, str(LAB.with_name("gpu_kernels.py")), f"--{part}", "--json", str(tmp_path / "told.json")]

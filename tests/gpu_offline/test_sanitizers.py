@@ -33,6 +33,13 @@ def test_kernels_are_clean(name: str, dtype: str) -> None:
 BEYOND = {
     "the row of a system": ("cupy_pcr", "Case", "chunks.cu", "within(first + j, 0, n - 1)", "within(first + j, 0, n)"),
     "its mask": ("cupy_pcr", "Case", "chunks.cu", "int(rest) + 1 :", "int(rest) + 2 :"),
+    "the row of a chunk": (
+        "cupy_pcr",
+        "Case",
+        "pivoted_chunks.cu",
+        "system.solution(first + i) =",
+        "system.solution(first + i + 1) =",
+    ),
     "the row of a sequence": ("cupy_scan", "Sequence", "scans.cu", "thread, r < there,", "thread, r <= there,"),
     "the block row": ("cupy_thomas", "BlockSystems", "blocks.cu", "< job.sides ? n : 0", "< job.sides ? n + 1 : 0"),
     "the step": ("cupy_scan", "Filters", "filter.cu", "if (t + 1 == job.n) break;", "if (t == job.n) break;"),
@@ -45,7 +52,7 @@ BEYOND = {
     ),
     "the row of a pair": ("cupy_wavefront", "Pairs", "alignment.cu", "&& r < there;", "&& r <= there;"),
 }
-WRITTEN = ("the step",)  # before it is read
+WRITTEN = ("the step", "the row of a chunk")  # before it is read
 
 
 @pytest.mark.parametrize("name", BEYOND)

@@ -3,9 +3,9 @@
 One read and one write of global memory, about 25 flops an unknown. Systems longer than a block holds are cut into
 pieces: about 12 words an unknown. Stability: certificate on the way, the unknowns between the chunks corrected once
 from their residuals; partial pivoting and refinement of what has no certificate (`tridiag.cuda.solvers`). Cyclic
-systems are pivoted throughout, a thread for each. With pivoting=False every chunk is eliminated by itself, from both
-ends: that is for matrices all of whose diagonal blocks can do without pivoting, as those of dominant and of definite
-matrices do; of others, and of singular ones, solutions may be large or not finite.
+systems are pivoted throughout. With pivoting=False every chunk is eliminated by itself, from both ends: that is for
+matrices all of whose diagonal blocks can do without pivoting, as those of dominant and of definite matrices do; of
+others, and of singular ones, solutions may be large or not finite.
 
 Sources: Laszlo, Giles and Appleyard (2016); Hockney and Jesshope (1981) for cyclic reduction; Austin, Berndt and
 Moulton (2004) for the pieces.

@@ -15,7 +15,7 @@ RUNS = {"float32": 13, "float64": 7, "complex64": 7, "complex128": 5}  # ... of 
 TILES = {"float32": 41, "float64": 21, "complex64": 21, "complex128": 9}
 REGISTERS = {"float32": 64, "float64": 32, "complex64": 32, "complex128": 16}  # the rows that a thread holds by itself
 CHUNK_THREADS = {"float32": 512, "float64": 512, "complex64": 512, "complex128": 256}
-RUN_THREADS, THOMAS_THREADS, HARD_THREADS = 256, 128, 128
+RUN_THREADS, THOMAS_THREADS, HARD_THREADS, CHUNKED_THREADS = 256, 128, 128, 256
 REALS = tuple(dtype for dtype in TYPES if not dtype.startswith("complex"))
 # the rows of a pair that a thread has, by the derivatives that are wanted
 ALIGNED_ROWS = {
@@ -59,6 +59,10 @@ def thomas(dtype: str, rows: int, together: bool, certified: bool) -> Kernel:
 
 def pivoted(dtype: str, periodic: bool) -> Kernel:
     return named("pivoted.cu", "pivoted", HARD_THREADS, dtype, FORMS[periodic])
+
+
+def pivoted_chunks(dtype: str) -> Kernel:
+    return named("pivoted_chunks.cu", "pivoted_chunks", CHUNKED_THREADS, dtype)
 
 
 def determinants(dtype: str, periodic: bool) -> Kernel:
@@ -117,6 +121,7 @@ INSTANCES = [
         *(expand(dtype, *facts) for facts in itertools.product(BOTH, BOTH)),
         *(thomas(dtype, *facts) for facts in itertools.product((0, REGISTERS[dtype]), BOTH, BOTH)),
         *(pivoted(dtype, periodic) for periodic in BOTH),
+        pivoted_chunks(dtype),
         *(determinants(dtype, periodic) for periodic in BOTH),
         *(linear(dtype, order) for order in range(1, MOST + 1)),
         *(matrices(dtype, rows) for rows in MATRICES),

@@ -16,7 +16,7 @@ BOUNDS = (
     "ZEROS_AFTER", "LOST", "RETURN_AFTER", "ENOUGH", "UNREACHED",
 )  # fmt: skip
 OPTIONS = ("-std=c++17", *(f"-D{name}={getattr(elimination, name)!r}" for name in BOUNDS))
-PIVOTED = ("pivoted.cu", "blocks.cu")
+PIVOTED = ("pivoted.cu", "pivoted_chunks.cu", "blocks.cu")
 ROUNDED = ("--fmad=false",)  # every product of these is rounded, as on a CPU: so the same systems are singular
 
 

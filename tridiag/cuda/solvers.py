@@ -26,6 +26,10 @@ MOST_BLOCKS = 2**30
 SPREAD = 32  # threads of a block where systems may be few
 WORDS = {False: 5, True: 8}  # that a row's factors take, of tridiagonal and of cyclic matrices (`pivoted.cu`)
 MORE_WORDS = 3  # ... and of a solution: right side, iterate, correction
+JOINT_WORDS = 39  # that each chunk of a long system takes besides (`joints.cu`)
+CHUNK_ROWS = 16  # of such a chunk, at least
+LONG = 1024  # rows of systems that are pivoted in chunks, a block for each
+FEW = 2048  # ... if the square of how many there are is no more than this many times their rows
 
 Extents = tuple[tuple[int, ...] | None, ...]  # the shapes, or the strides in bytes, of a, b, c, where, d, x
 Sweep = Callable[[Recording, Job, Systems, bool], None]  # solves all systems of a job; whether with certificates
@@ -48,18 +52,17 @@ def solution(
     """
     systems, recording = systems_of(form, shapes, strides, dtypes), Recording(shared=shared)
     plain = form.pivoting is False and not form.periodic
-    room = None if plain else room_for(recording, systems, WORDS[form.periodic] + MORE_WORDS)
-    doubtful = None if plain or form.periodic else recording.reserve(8 * (systems.total + 1))
+    lists = [] if plain else [recording.reserve(8 * (systems.total + 1)) for _ in range(lists_of(systems, form))]
     for job in jobs(systems, [shape is not None for shape in shapes]):
         job["refine"] = form.pivoting == "auto"
-        if doubtful is not None:
-            recording.clear(doubtful, 8)
-            job["doubtful"] = doubtful
+        if lists:
+            recording.clear(lists[0], lists[-1] - lists[0] + 8)  # how long they are
         if not form.periodic:
+            job["doubtful"] = 0 if plain else lists[0]
             with recording.passing():
                 SWEEPS[sweep](recording, job, systems, not plain)
-        if room is not None:
-            launch_hard(recording, instances.pivoted(systems.dtype, form.periodic), job, room)
+        if not plain:
+            launch_pivoting(recording, job, systems, form, lists)
     return recording.program()
 
 
@@ -111,6 +114,37 @@ def room_for(recording: Recording, systems: Systems, words: int) -> Room:
     block = SPREAD if threads >= SPREAD else 1
     blocks = threads // block
     return Room(blocks, block, recording.reserve(blocks * block * each))
+
+
+def is_chunked(systems: Systems) -> bool:
+    """Whether systems are pivoted in chunks: they are long, and so few that a thread for each would take longer."""
+    return systems.n >= LONG and systems.total**2 <= FEW * systems.n
+
+
+def lists_of(systems: Systems, form: Form) -> int:
+    """How many lists of systems there are: those without a certificate, and those that chunks do not solve."""
+    return int(not form.periodic) + int(is_chunked(systems))
+
+
+def launch_pivoting(recording: Recording, job: Job, systems: Systems, form: Form, lists: Sequence[int]) -> None:
+    """The systems on the first list, or all; what chunks do not solve is on the last one."""
+    if is_chunked(systems):
+        with recording.passing():
+            launch_chunks(recording, job, systems, lists[-1])
+        job["doubtful"] = lists[-1]
+    with recording.passing():
+        room = room_for(recording, systems, WORDS[form.periodic] + MORE_WORDS)
+        launch_hard(recording, instances.pivoted(systems.dtype, form.periodic), job, room)
+
+
+def launch_chunks(recording: Recording, job: Job, systems: Systems, rest: int) -> None:
+    """A kernel with a block for each system, a thread for each of its chunks; what it does not solve goes on a list."""
+    itemsize, n = np.dtype(systems.dtype).itemsize, systems.n
+    threads = min(instances.CHUNKED_THREADS, n // CHUNK_ROWS)
+    each = threads * (-(-n // threads) * (WORDS[True] + MORE_WORDS) + JOINT_WORDS) * itemsize
+    blocks = max(1, min(systems.total, max(LEAST_SCRATCH, n * systems.total * itemsize) // each))
+    job["kept"], job["results"][0] = recording.reserve(blocks * each), rest
+    recording.launch(instances.pivoted_chunks(systems.dtype), blocks, threads, job)
 
 
 def room_for_all(systems: int) -> Room:

@@ -2,53 +2,7 @@
 // a cyclic matrix are chosen among the three that hold a column), then refinement after Skeel (1980), where the promise has
 // it. Step by step what `tridiag.algorithms.elimination` and `tridiag.algorithms.row_loop` say. Factors and iterates are kept in scratch memory,
 // those of neighbouring threads side by side.
-#include "systems.cu"
-
-// The scratch of a thread: ``word`` of row i.
-template <typename T> struct Scratch {
-  T* begin;
-  Index words, stride;
-  __device__ __forceinline__ T& at(Index i, int word) const { return begin[(i * words + word) * stride]; }
-};
-
-// The rows of one system, of its matrix or of the transpose, as they are eliminated.
-template <typename T> struct System {
-  const Job& job;
-  const T *a, *b, *c, *d;
-  const unsigned char* mask;
-  T* x;
-
-  __device__ __forceinline__ System(const Job& job, Index system)
-      : job(job),
-        a(start<T>(job, A) + offset(job, A, system)),
-        b(start<T>(job, B) + offset(job, B, system)),
-        c(start<T>(job, C) + offset(job, C, system)),
-        d(job.operand[D] ? start<T>(job, D) + offset(job, D, system) : 0),
-        mask(mask_of(job, system)),
-        x(job.operand[X] ? static_cast<T*>(job.operand[X]) + offset(job, X, system) : 0) {}
-
-  __device__ __forceinline__ bool keep(Index i) const { return keeps(job, mask, i); }
-  __device__ __forceinline__ Index around(Index i) const { return i < 0 ? i + job.n : i >= job.n ? i - job.n : i; }
-  __device__ __forceinline__ bool coupled(Index i, Index j) const {
-    return (job.periodic || (j >= 0 && j < job.n)) && keep(i) && keep(around(j));
-  }
-  __device__ __forceinline__ T lower(Index i) const {
-    if (!coupled(i, i - 1)) return T(0);
-    return job.transpose ? c[around(i - 1) * job.row[C]] : a[i * job.row[A]];
-  }
-  __device__ __forceinline__ T diagonal(Index i) const { return keep(i) ? b[i * job.row[B]] : T(1); }
-  __device__ __forceinline__ T upper(Index i) const {
-    if (!coupled(i, i + 1)) return T(0);
-    return job.transpose ? a[around(i + 1) * job.row[A]] : c[i * job.row[C]];
-  }
-  __device__ __forceinline__ T right(Index i) const { return keep(i) ? d[i * job.row[D]] : T(0); }
-  __device__ __forceinline__ T& solution(Index i) const { return x[i * job.row[X]]; }
-};
-
-template <typename T> __device__ __forceinline__ void exchange(bool swap, T& x, T& y) {
-  const T first = swap ? y : x, second = swap ? x : y;
-  x = first, y = second;
-}
+#include "cyclic.cu"
 
 // One column eliminated: the pivot row (q0, q1, q2), the multiplier of the other, whether the two were exchanged.
 template <typename T> struct Pivot {
@@ -149,76 +103,25 @@ template <typename T> struct Tridiagonal {
   }
 };
 
-// A row of a cyclic matrix: columns k, k + 1, k + 2, n - 1 and 0.
-template <typename T> struct CyclicRow { T v[5]; };
-
-template <typename T> __device__ __forceinline__ void exchange(bool swap, CyclicRow<T>& x, CyclicRow<T>& y) {
-#pragma unroll
-  for (int k = 0; k < 5; k++) exchange(swap, x.v[k], y.v[k]);
-}
-
-// Whether the other row's first entry is larger beside its largest one, or is one at all: `tridiag.algorithms.elimination`.
-template <typename T> __device__ __forceinline__ bool better_pivot(const CyclicRow<T>& row, const CyclicRow<T>& other) {
-  const Real<T> here = size(row.v[0]), there = size(other.v[0]);
-  Real<T> largest = here, others = there;
-#pragma unroll
-  for (int k = 1; k < 5; k++) {
-    largest = size(row.v[k]) > largest ? size(row.v[k]) : largest;
-    others = size(other.v[k]) > others ? size(other.v[k]) : others;
-  }
-  return there / others > here / largest || (here == Real<T>(0) && there > Real<T>(0));
-}
-
-// What is left of a row once its first column is eliminated.
-template <typename T> __device__ __forceinline__ CyclicRow<T> rest_of(const CyclicRow<T>& row, T m, const CyclicRow<T>& q) {
-  return {{row.v[1] - m * q.v[1], row.v[2] - m * q.v[2], T(0), row.v[3] - m * q.v[3], row.v[4] - m * q.v[4]}};
-}
-
-// The last 2 x 2 matrix, in x[n-1] and x[0].
-template <typename T> struct Corner {
-  bool swap;
-  T multiplier, q0, q1, rest;
-};
-
 // A cyclic matrix: columns 1 .. n-2, then the corner; no singular leading block can stop it. Row i of the scratch holds the
 // pivot of column i - 1.
 template <typename T> struct Cyclic {
-  enum { WORDS = 8, ROW = 0, FIRST = 5, SECOND, SWAPS };
+  enum { WORDS = Stretch<T>::WORDS };
   const System<T>& system;
   const Scratch<T>& kept;
   Corner<T> corner;
 
+  __device__ __forceinline__ Stretch<T> rows() const { return {system, kept, 0, system.job.n}; }
+
   __device__ __forceinline__ int factor() {
-    const T none = T(0);
-    CyclicRow<T> first = {{system.upper(0), none, none, system.lower(0), system.diagonal(0)}};
-    CyclicRow<T> second = {{system.diagonal(1), system.upper(1), none, none, system.lower(1)}};
+    CyclicRow<T> first, second;
     int status = 0;
-    for (Index i = 2; i < system.job.n; i++) {
-      CyclicRow<T> added = {{system.lower(i), system.diagonal(i), system.upper(i), none, none}};
-      const bool swap1 = better_pivot(first, second);
-      exchange(swap1, first, second);
-      const bool swap2 = better_pivot(first, added);
-      exchange(swap2, first, added);
-      const T m1 = over(second.v[0], first.v[0]), m2 = over(added.v[0], first.v[0]);
-      if (status == 0 && first.v[0] == none) status = int(i);
-#pragma unroll
-      for (int k = 0; k < 5; k++) kept.at(i, ROW + k) = first.v[k];
-      kept.at(i, FIRST) = m1;
-      kept.at(i, SECOND) = m2;
-      kept.at(i, SWAPS) = T((swap1 ? 1 : 0) + (swap2 ? 2 : 0));
-      const CyclicRow<T> rest = rest_of(second, m1, first);
-      second = rest_of(added, m2, first);
-      first = rest;
-    }
-    T p0 = first.v[0] + first.v[3], p1 = first.v[1] + first.v[4];
-    T o0 = second.v[0] + second.v[3], o1 = second.v[1] + second.v[4];
-    corner.swap = size(o0) > size(p0);
-    exchange(corner.swap, p0, o0);
-    exchange(corner.swap, p1, o1);
-    corner.multiplier = over(o0, p0), corner.q0 = p0, corner.q1 = p1;
-    corner.rest = o1 - corner.multiplier * p1;
-    if (status == 0 && corner.q0 == none) status = int(system.job.n);
-    return status == 0 && corner.rest == none ? 1 : status;
+    rows().eliminate(first, second, [&](Index i, const CyclicPivot<T>& pivot) {
+      if (status == 0 && pivot.row.v[0] == T(0)) status = int(i);
+    });
+    corner = Corner<T>(first, second);
+    if (status == 0 && corner.q0 == T(0)) status = int(system.job.n);
+    return status == 0 && corner.rest == T(0) ? 1 : status;
   }
 
   // Column 0 has been moved to the end.
@@ -227,8 +130,8 @@ template <typename T> struct Cyclic {
     if (!wanted) return status;
     if (system.job.n % 2 == 0) found.sign = -found.sign;
     for (Index i = 2; i < system.job.n; i++) {
-      const T swaps = kept.at(i, SWAPS);
-      found.take(kept.at(i, ROW), swaps == T(1) || swaps == T(2));
+      const T swaps = kept.at(i, Stretch<T>::SWAPS);
+      found.take(kept.at(i, Stretch<T>::ROW), swaps == T(1) || swaps == T(2));
     }
     found.take(corner.q0, corner.swap);
     found.take(corner.rest, false);
@@ -236,54 +139,18 @@ template <typename T> struct Cyclic {
   }
 
   template <int Y> __device__ __forceinline__ void substitute() const {
-    const Index n = system.job.n;
-    T first = kept.at(0, Y), second = kept.at(1, Y);
-    for (Index i = 2; i < n; i++) {
-      T row = kept.at(i, Y);
-      const T swaps = kept.at(i, SWAPS);
-      exchange(swaps == T(1) || swaps == T(3), first, second);
-      exchange(swaps == T(2) || swaps == T(3), first, row);
-      kept.at(i, Y) = first;
-      const T rest = second - kept.at(i, FIRST) * first;
-      second = row - kept.at(i, SECOND) * first;
-      first = rest;
-    }
-    exchange(corner.swap, first, second);
-    const T x_zero = over(second - corner.multiplier * first, corner.rest);
-    const T x_last = over(first - corner.q1 * x_zero, corner.q0);
-    T x1 = x_last, x2 = x_zero;
-    for (Index i = n - 1; i > 1; i--) {
-      const T q = kept.at(i, Y);
-      kept.at(i, Y) = system.keep(i) ? x1 : T(0);
-      const T rest = q - kept.at(i, ROW + 1) * x1 - kept.at(i, ROW + 2) * x2 - kept.at(i, ROW + 3) * x_last
-                     - kept.at(i, ROW + 4) * x_zero;
-      x2 = x1;
-      x1 = over(rest, kept.at(i, ROW));
-    }
-    kept.at(1, Y) = system.keep(1) ? x1 : T(0);
-    kept.at(0, Y) = system.keep(0) ? x_zero : T(0);
+    T first, second, x_last, x_zero;
+    rows().template forward<Y>(first, second);
+    corner.solve(first, second, x_last, x_zero);
+    rows().template back<Y>(x_last, x_zero, x_last, x_zero);
   }
 };
 
-// The residual of row i of an iterate where it is more than rounding, and the row's backward error.
+// The residual of row i of the iterate that is kept, where it is more than rounding, and the row's backward error.
 template <typename T, int ITERATE, int RIGHT>
 __device__ __forceinline__ T residual(const System<T>& system, const Scratch<T>& kept, Index i, int step, Real<T>& error) {
-  typedef Real<T> S;
-  const T own = kept.at(i, ITERATE), d = kept.at(i, RIGHT);
   const T before = kept.at(system.around(i - 1), ITERATE), after = kept.at(system.around(i + 1), ITERATE);
-  const T a = system.lower(i), b = system.diagonal(i), c = system.upper(i);
-  const T r = d - (a * before + b * own + c * after);
-  const S sizes = size(a) * size(before) + size(b) * size(own) + size(c) * size(after) + size(d);
-  const S scale = sizes / Limits<T>::parts;  // a product of complex numbers can be half that of their sizes
-  const S eps = Limits<T>::eps(), floor = S(4) * Limits<T>::tiny() / eps;
-  const S beside = scale > floor ? scale : floor, least = size(a) * floor + size(b) * floor + size(c) * floor;
-  const S most = S(UNREACHED) * eps;
-  error = size(r) / beside;
-  if (error > most) {
-    const S reached = size(r) / (beside > least ? beside : least);
-    error = reached > most ? reached : most;
-  }
-  return error > (step >= ZEROS_AFTER ? S(LEAVE_LATE) : S(LEAVE_BELOW)) * Limits<T>::parts * eps ? r : T(0);
+  return residual(system, i, step, before, kept.at(i, ITERATE), after, kept.at(i, RIGHT), error);
 }
 
 // The largest error of a row; NaN if one is.
@@ -296,16 +163,6 @@ __device__ __forceinline__ Real<T> error_of(const System<T>& system, const Scrat
     if (!(error <= worst) && worst == worst) worst = error;
   }
   return worst;
-}
-
-// The iterate corrected; an exact zero where the two cancel, which no finite number of corrections would reach, and late
-// where the correction leaves no digit, or nothing that a row feels (`tridiag.algorithms.elimination.correct`).
-template <typename T> __device__ __forceinline__ T corrected(T x, T correction, int step) {
-  const T y = x + correction;
-  const Real<T> eps = Limits<T>::eps(), found = size(y);
-  const bool lost = found <= Real<T>(LOST) * size(correction) || found <= Limits<T>::tiny() / eps;
-  const bool late = step >= ZEROS_AFTER && (step < RETURN_AFTER || !(x == T(0)));
-  return (late && lost) || found <= Real<T>(VANISHED) * eps * size(x) ? T(0) : y;
 }
 
 template <typename T, template <typename> class Matrix>
