@@ -10,7 +10,7 @@ import cupy
 import numpy as np
 import planted
 
-from tridiag.cuda import blocks, kalman, pairs, recurrences, spread_systems
+from tridiag.cuda import blocks, kalman, pairs, recurrences, solvers, spread_systems
 
 CHOICES: tuple[tuple[Any, str, tuple[int, ...]], ...] = (
     (spread_systems, "MOST_CHUNKS", (3,)),
@@ -25,7 +25,7 @@ CHOICES: tuple[tuple[Any, str, tuple[int, ...]], ...] = (
     (kalman, "ROOM_OF_GRADIENT", (1,)),
     (blocks, "ROOM", (1,)),
 )
-USUAL = {(module, name): getattr(module, name) for module, name, _ in CHOICES}
+USUAL = {(module, name): getattr(module, name) for module, name, _ in (*CHOICES, (solvers, "LONGEST", ()))}
 
 
 @contextlib.contextmanager
@@ -33,6 +33,8 @@ def drawn(rng: np.random.Generator) -> Iterator[None]:
     """Thresholds, and on the CPU build the order of the threads of a block."""
     small = rng.random() < 0.5
     found = {(m, name): int(rng.choice(values)) for m, name, values in CHOICES if rng.random() < 0.5}
+    if (spread_systems, "MOST_CHUNKS") in found:
+        found[solvers, "LONGEST"] = 1  # what is cut into pieces cannot be solved in place
     if "standin" in cupy.__version__:
         cupy.machine.seed = int(rng.integers(4))
     if small:

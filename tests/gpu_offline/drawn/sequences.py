@@ -89,7 +89,7 @@ class Call(NamedTuple):
     def check_ends(self, y: Array, last: list[Array], init: list[Array]) -> None:
         """The last values of a sequence, or of what was before it, are those that are returned."""
         for k, v in enumerate(last):
-            row = y[:, k if self.reverse else self.n - 1 - k] if k < self.n else init[k - self.n] if init else 0 * y[:, 0]
+            row = y[:, k if self.reverse else self.n - 1 - k] if k < self.n else init[k - self.n] if init else np.zeros_like(y[:, 0])
             if not np.array_equal(v.reshape(row.shape), row, equal_nan=True):
                 raise Refused(f"final value {k} is not that of the sequence")
 
