@@ -4,7 +4,7 @@
 
 A problem is one system, matrix, sequence, pair or series. Calls take some tens to thousands of them; everything about a
 call is drawn from its seed, and that of the next one is one more. What is wrong is printed with the seed of its call,
-and ``--seed SEED --problems 1`` makes that call again; ``--problem K`` prints its problem K alone. On a GPU ``--larger 16``
+and ``--seed SEED --problems 1`` makes that call again. On a GPU ``--larger 16``
 makes batches larger. ``--json`` writes conditions, counts by verb and kind, and the largest errors over what is allowed.
 Exits with 1 where something is wrong.
 """
@@ -126,10 +126,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the first call")
     parser.add_argument("--only", choices=VERBS, help="the calls of one verb alone")
     parser.add_argument("--larger", type=int, default=1, help="times as many problems in a call, as a GPU has room for")
+    parser.add_argument("--seconds", type=float, default=np.inf, help="after which no call is begun")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where to write what was found")
     options = parser.parse_args(arguments)
     begin = time.monotonic()
-    found = run(options.problems, options.seed, options.only, Where(options.larger))
+    found = run(options.problems, options.seed, options.only, Where(options.larger), options.seconds)
     summary = found.summary()
     if options.json:
         facts = {"seed": options.seed, "larger": options.larger, "seconds": round(time.monotonic() - begin)}

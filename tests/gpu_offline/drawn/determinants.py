@@ -62,8 +62,9 @@ def judge(matrix: Matrix, sign: Array, logarithm: Array) -> Array:
     """Of each matrix the distance from extended precision, over what errors of the entries can do."""
     n, info = matrix.diagonal.shape[1], np.finfo(logarithm.dtype)
     with np.errstate(all="ignore"):
-        largest = np.max([abs(x).max(1) for x in matrix[:3]], 0)
-        eps = info.eps * np.maximum(1, info.tiny / largest)  # subnormal numbers have fewer digits
+        rows = np.max([abs(x) for x in matrix[:3]], 0)
+        smallest = np.where(rows > 0, rows, np.inf).min(1)
+        eps = info.eps * np.maximum(1, info.tiny / smallest)  # subnormal numbers have fewer digits
         value, size, scale = determinants(wide(matrix))
         loss = size / abs(value)
         tolerance = 20 * eps * n * loss

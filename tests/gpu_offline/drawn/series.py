@@ -13,12 +13,12 @@ from drawn.systems import same_bits
 
 import tridiag
 from tridiag.backends import BACKENDS
-from tridiag.problems.state_space import PARAMETERS, Model, StateSpace, own_shapes
+from tridiag.problems.state_space import COVARIANCES, PARAMETERS, Model, StateSpace, own_shapes
 
 KINDS = ("usual", "gaps", "nothing observed", "low rank", "vague", "trend", "exact", "not a number", "infinite")
 BAD = ("not a number", "infinite")
-LOST = 100  # times what the loop in NumPy loses
-LIMIT = 1000  # eps of the largest number of a result
+LIMIT = 8  # times eps^(2/3), of the largest number of a result: what entries may lose before square roots are taken
+MOVED, LOST = 10_000, 100  # times what an eps of all arguments moves, and the loop in NumPy loses
 STEPS = (1, 2, 3, 4, 5, 8, 12, 20, 40)
 Given = tuple[Array, dict[str, Array]]
 
@@ -60,7 +60,7 @@ def made(rng: np.random.Generator, call: Call, kinds: Array) -> Given:
     Q, R, P0 = covariance(rng, count, time, k), covariance(rng, count, 1, p) + 0.1 * np.eye(p), covariance(rng, count, k)
     Q[of["low rank"]], P0[of["low rank"]] = 0, covariance(rng, int(of["low rank"].sum()), k, rank=1) if k > 1 else 1
     P0[of["vague"]] = (1e8 if call.dtype == "float64" else 1e4) * (P0[of["vague"]] + np.eye(k))
-    R[of["exact"]] *= 1e-4
+    R[of["exact"]] *= 1e-4 if call.dtype == "float64" else 1e-2
     if rng.random() < 0.5:
         R = R * np.eye(p)
     parameters = {"F": F, "H": rng.normal(size=(count, 1, p, k)), "Q": Q, "R": R, "m0": rng.normal(size=(count, k)), "P0": P0}
@@ -124,14 +124,30 @@ def ask(rng: np.random.Generator, where: Where, verb: str) -> Outcome:
 
 
 def excuse(call: Call, given: Given, right: list[Array], error: Array, doubtful: Array) -> None:
-    """Models in bad condition lose digits: as the loop in NumPy does, too, one series at a time, in the same precision.
+    """Models in bad condition lose digits: what an eps of all arguments makes of the results, or the loop in NumPy loses.
 
-    Together they would all be computed from square roots where one of them has to be.
+    That one series at a time: together all would be computed from square roots where one of them has to be.
     """
     for k in doubtful:
         own = given[0][k : k + 1], {name: x[k : k + 1] for name, x in given[1].items()}
-        (theirs,) = distance(call, by_loops(call, own, call.dtype), [x[k : k + 1] for x in right])
-        error[k] /= max(1, LOST * theirs)
+        same = [x[k : k + 1] for x in right]
+        moved = [distance(call, by_loops(call, nudged(call, own, seed), np.longdouble), same) for seed in range(3)]
+        theirs = distance(call, by_loops(call, own, call.dtype), same)
+        error[k] /= max(1, MOVED * float(np.max(moved)), LOST * float(theirs[0]))
+
+
+def nudged(call: Call, given: Given, seed: int) -> Given:
+    """The same series and model but for an eps; covariances stay such, and of their rank."""
+    rng, eps = np.random.default_rng(seed), np.finfo(call.dtype).eps
+
+    def factors(*shape: int) -> Array:
+        return 1 + eps * rng.uniform(-1, 1, shape).astype(np.longdouble)
+
+    model = {}
+    for name, x in given[1].items():
+        some = factors(*x.shape[:-1], 1)
+        model[name] = x * (some * some.swapaxes(-1, -2) if name in COVARIANCES else factors(*x.shape))
+    return given[0] * factors(*given[0].shape), model
 
 
 def distance(call: Call, found: list[Array], right: list[Array]) -> Array:
@@ -145,7 +161,7 @@ def distance(call: Call, found: list[Array], right: list[Array]) -> Array:
     with np.errstate(all="ignore"):
         for x, y in pairs:
             x, y = x.reshape(len(error), -1), y.reshape(len(error), -1)
-            scale = np.maximum(abs(y).max(1), 1e-3) * LIMIT * np.finfo(call.dtype).eps
+            scale = np.maximum(abs(y).max(1), 1e-3) * LIMIT * np.finfo(call.dtype).eps ** (2 / 3)
             off = (abs(x - y).max(1) / scale).astype(float)
             error = np.maximum(error, np.where(np.isfinite(off), off, np.inf))
     return error
