@@ -5,8 +5,8 @@
 A problem is one system, matrix, sequence, pair or series. Calls take some tens to thousands of them; everything about a
 call is drawn from its seed, and that of the next one is one more. What is wrong is printed with the seed of its call,
 and ``--seed SEED --problems 1`` makes that call again. On a GPU ``--larger 16``
-makes batches larger. ``--json`` writes conditions, counts by verb and kind, and the largest errors over what is allowed.
-Exits with 1 where something is wrong.
+makes batches larger. ``--json`` writes conditions, counts by verb and kind, and the largest errors over what is
+allowed. Exits with 1 where something is wrong.
 """
 
 from __future__ import annotations
@@ -45,6 +45,9 @@ VERBS = {  # and their shares of calls
     "kalman.log_likelihood": (series.log_likelihood, 2),
     "kalman.gradient": (series.gradient, 2),
 }
+
+
+CPU_BUILD = Where()
 
 
 class Found:
@@ -97,7 +100,7 @@ def ask(seed: int, verb: str, where: Where) -> Outcome:
         return VERBS[verb][0](np.random.default_rng((seed, 2)), where)
 
 
-def run(problems: int, seed: int, only: str | None = None, where: Where = Where(), most: float = np.inf) -> Found:
+def run(problems: int, seed: int, only: str | None = None, where: Where = CPU_BUILD, most: float = np.inf) -> Found:
     """Calls until there are so many problems, or seconds are over; what is wrong is printed at once."""
     found, end = Found(), time.monotonic() + most
     for now, verb in calls(seed, only):
@@ -114,7 +117,8 @@ def run(problems: int, seed: int, only: str | None = None, where: Where = Where(
         wrong = np.flatnonzero(~(outcome.error <= 1))
         found.wrong += len(wrong)
         for k in wrong[:3]:
-            print(f"--seed {now}: problem {k} of {len(outcome.kinds)}, {outcome.kinds[k]}: an error of {outcome.error[k]:.3g}")
+            place = f"problem {k} of {len(outcome.kinds)}, {outcome.kinds[k]}"
+            print(f"--seed {now}: {place}: an error of {outcome.error[k]:.3g}")
         if len(wrong):
             print(f"    {len(wrong)} wrong of {outcome.told}", flush=True)
     raise AssertionError("seeds do not end")

@@ -26,7 +26,7 @@ def test_none_is_wrong(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_call_is_made_again_from_its_seed() -> None:
     """The same problems, and the same errors to the last bit."""
     (seed, verb) = next(random_problems.calls(7, "solve"))
-    first, again = (random_problems.ask(seed, verb, random_problems.Where()) for _ in range(2))
+    first, again = (random_problems.ask(seed, verb, random_problems.CPU_BUILD) for _ in range(2))
     assert first.told == again.told
     np.testing.assert_array_equal(first.error, again.error)
 
@@ -36,7 +36,12 @@ MISTAKES = {  # the verb that shows it, the source, what it is changed from and 
     "a product that cannot be trusted": ("linear_recurrence", "scans.cu", "TRUSTED = 1024", "TRUSTED = 1e300"),
     "a sum beyond the bounds": ("logcumsumexp", "scans.cu", "!is_far(y.largest)", "y.largest < far<T>()"),
     "a row that is left": ("solve_block", "blocks.cu", "rows[2 * M - 1] = T(0);", ""),
-    "no exponent beside another": ("smith_waterman", "alignment.cu", "const bool first = x.e >= y.e;", "const bool first = true;"),
+    "no exponent beside another": (
+        "smith_waterman",
+        "alignment.cu",
+        "const bool first = x.e >= y.e;",
+        "const bool first = true;",
+    ),
     "digits that are lost": ("kalman.log_likelihood", "filter.cu", "else if (lost) {", "else if (false) {"),
 }
 
@@ -47,7 +52,7 @@ def test_a_mistake_shows(name: str) -> None:
     verb, source, old, new = MISTAKES[name]
     planted.plant({source: planted.replacing(old, new)})
     try:
-        outcomes = (random_problems.ask(*call, random_problems.Where()) for call in random_problems.calls(0, verb))
+        outcomes = (random_problems.ask(*call, random_problems.CPU_BUILD) for call in random_problems.calls(0, verb))
         assert any((outcome.error > 1).any() for outcome in itertools.islice(outcomes, 40))
     finally:
         planted.uproot()

@@ -1,8 +1,8 @@
 """Random problems for the CUDA C kernels, a module for each kind of verb; `random_problems` asks them.
 
 A module has a function for each verb, which takes a generator of random numbers and `Where`, draws one call from them,
-makes it, judges each of its problems and returns an `Outcome`. Everything is drawn on the host, so that a seed means the
-same call on the stand-in for CuPy and on a device.
+makes it, judges each of its problems and returns an `Outcome`. Everything is drawn on the host, so that a seed means
+the same call on the stand-in for CuPy and on a device.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Refused(Exception):
 
 
 def sizes(rng: np.random.Generator, where: Where, most: int = 2**15, longest: int = LONGEST) -> tuple[int, int]:
-    """How many problems there are in a call, and how many rows each has: mostly few, some about boundaries, some many."""
+    """How many problems a call has, and how many rows each of them: mostly few, some about boundaries, some many."""
     turn = rng.random()
     if turn < 0.6:
         n = int(rng.integers(1, 41))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from drawn import DTYPES, Array, Outcome, Refused, Where, chosen, in_kinds, sizes
-from drawn.memory import Memory
-from drawn.systems import same_bits
 from helpers import REAL, noise
 
 import tridiag
+from drawn import DTYPES, Array, Outcome, Refused, Where, chosen, in_kinds, sizes
+from drawn.memory import Memory
+from drawn.systems import same_bits
 
 KINDS = ("general", "dominant", "no own block", "graded", "singular", "huge", "tiny", "not a number")
 GROWTH = 8  # of errors, times the rows of a block
@@ -55,7 +55,9 @@ def solve_block(rng: np.random.Generator, where: Where) -> Outcome:
     kinds = chosen(rng, KINDS, count)
     blocks = [np.empty((count, n, m, m), dtype) for _ in range(3)]
     in_kinds(kinds, Systems(rng, n, m, dtype).make, *blocks)
-    d = noise(rng, (sides, count, n, m), dtype) * abs(blocks[1]).max((1, 2, 3))[:, None, None].astype(blocks[0].real.dtype)
+    d = noise(rng, (sides, count, n, m), dtype) * abs(blocks[1]).max((1, 2, 3))[:, None, None].astype(
+        blocks[0].real.dtype
+    )
     if rng.random() < 0.5:
         blocks[0][:, 0] = blocks[2][:, -1] = np.nan  # which are not read
     seed, bad = int(rng.integers(2**60)), kinds == "not a number"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import cupy
 import numpy as np
-from drawn import Array, Outcome, Refused, Where
-from drawn.kinds_of_systems import certainly_singular, spoil
-from drawn.memory import Memory
-from drawn.systems import Call, same_bits
 from guarded.accuracy_bars import Matrix, acting, wide
 from guarded.accuracy_breeding import Systems
 
 import tridiag
+from drawn import Array, Outcome, Refused, Where
+from drawn.kinds_of_systems import certainly_singular, spoil
+from drawn.memory import Memory
+from drawn.systems import Call, same_bits
 
 
 def slogdet(rng: np.random.Generator, where: Where) -> Outcome:
@@ -26,7 +26,7 @@ def slogdet(rng: np.random.Generator, where: Where) -> Outcome:
     error = judge(acting(clean, call.periodic), *found)
     excuse(call, clean, error)
     error[certainly_singular(kinds, clean.keep, call.periodic) & ~((found[0] == 0) & np.isneginf(found[1]))] = np.inf
-    changed = np.array([any(x[k].tobytes() != y[k].tobytes() for x, y in zip(given, clean)) for k in range(len(bad))])
+    changed = ~np.all([same_bits(x, y) for x, y in zip(given, clean[:4], strict=True)], 0)
     error[bad] = np.where(must[bad] & changed[bad] & np.isfinite(found[1][bad]), np.inf, 0)
     if bad.any() and not bad.all():
         again = run(call, np.random.default_rng(seed), clean[:4], clean.keep)
@@ -85,7 +85,9 @@ def determinants(matrix: Matrix) -> tuple[Array, Array, Array]:
         parts.append((-corners * inner[0], abs(corners) * inner[1], inner[2]))
         for band in (a, c):
             power = np.frexp(abs(band))[1]
-            product = np.prod(np.ldexp(band.real, -power) + (1j * np.ldexp(band.imag, -power) if band.dtype.kind == "c" else 0), 1)
+            product = np.prod(
+                np.ldexp(band.real, -power) + (1j * np.ldexp(band.imag, -power) if band.dtype.kind == "c" else 0), 1
+            )
             parts.append(((-1) ** (n + 1) * product, abs(product), power.sum(1) * np.log(np.longdouble(2))))
     top = np.max([np.where(size > 0, scale, -np.inf) for _, size, scale in parts], 0)
     top = np.where(np.isfinite(top), top, 0)

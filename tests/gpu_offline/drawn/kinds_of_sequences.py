@@ -5,16 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from drawn import Array
 from hard_sequences import HARD
 from helpers import noise
+
+from drawn import Array
 
 LINEAR = (
     *("tame", "growing", "sum", "alternating", "zeros", "huge", "tiny", "subnormal", "not a number", "infinite"),
     *HARD,
 )
 LOGARITHMS = (
-    *("normal", "wide", "zeros", "equal", "rising", "jumping", "very large", "not a number", "infinite", "minus infinity"),
+    *(
+        "normal",
+        "wide",
+        "zeros",
+        "equal",
+        "rising",
+        "jumping",
+        "very large",
+        "not a number",
+        "infinite",
+        "minus infinity",
+    ),
 )
 BAD = ("not a number", "infinite")
 
@@ -41,7 +53,11 @@ class Linear:
                 a = [self.steady(kind, v) for v in a]
             if kind == "zeros":
                 a = [np.where(rng.random(v.shape) < 0.3, 0, v * 3) for v in a]
-            size = {"huge": self.info.max / 2.0**8, "tiny": self.info.tiny * 2.0**4, "subnormal": self.info.tiny / 2.0**6}
+            size = {
+                "huge": self.info.max / 2.0**8,
+                "tiny": self.info.tiny * 2.0**4,
+                "subnormal": self.info.tiny / 2.0**6,
+            }
             x = x * size.get(kind, 1.0)
             return [v.astype(self.dtype) for v in (*a, x)]
 

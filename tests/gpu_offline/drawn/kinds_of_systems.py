@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from drawn import Array
 from guarded.accuracy_breeding import Breeder
+
+from drawn import Array
 
 Bands = tuple[Array, ...]
 SINGULAR = ("zero row", "zero column", "equal rows")

@@ -6,6 +6,7 @@ from typing import Any
 
 import cupy
 import numpy as np
+
 from drawn import Array, Refused
 
 ALONG = ((1, 0), (1, 0), (1, 1), (2, 0), (-1, 0), (-1, 2))  # steps from one entry to the next, and entries left out

@@ -5,10 +5,10 @@ from __future__ import annotations
 import cupy
 import numpy as np
 from alignment_oracle import alignment
+
 from drawn import Array, Outcome, Where, chosen
 from drawn.memory import Memory
 from drawn.systems import same_bits
-
 from tridiag.backends import BACKENDS
 from tridiag.kernels.jobs.words.alignment import ENDS, TURNS, Rules
 
@@ -71,7 +71,12 @@ def spoiled(rng: np.random.Generator, scores: Array, lengths: Array, kinds: Arra
 
 
 def run(
-    rng: np.random.Generator, scores: Array, lengths: Array, parameters: tuple[Array, ...], derivatives: int, rules: Rules
+    rng: np.random.Generator,
+    scores: Array,
+    lengths: Array,
+    parameters: tuple[Array, ...],
+    derivatives: int,
+    rules: Rules,
 ) -> list[Array]:
     memory = Memory(rng)
     given = memory.given(scores), memory.given(lengths), tuple(memory.given(x) for x in parameters)

@@ -8,13 +8,13 @@ import numpy as np
 import test_logarithms
 import test_matrix_recurrence
 import test_recurrences
+from helpers import REAL, noise
+
+import tridiag
 from drawn import DTYPES, Array, Outcome, Refused, Where, chosen, in_kinds, sizes
 from drawn.kinds_of_sequences import BAD, LINEAR, LOGARITHMS, Linear, Logarithms, spoil
 from drawn.memory import Memory
 from drawn.systems import same_bits
-from helpers import REAL, noise
-
-import tridiag
 from tridiag.backends import BACKENDS
 
 
@@ -44,8 +44,8 @@ class Call(NamedTuple):
         inner = int(rng.integers(1, min(m, 70) + 1)) if rng.random() < 0.5 else 1
         flags = [bool(rng.random() < 0.4) for _ in range(4)]
         return cls(
-            verb, str(rng.choice(dtypes)), order, rows, max(1, m // inner), inner, n, 2 if matrices else int(rng.integers(3)),
-            flags[0], flags[1] and not sums, flags[2] and not sums, flags[3], int(rng.integers(3)) - 1,
+            verb, str(rng.choice(dtypes)), order, rows, max(1, m // inner), inner, n,
+            2 if matrices else int(rng.integers(3)), flags[0], flags[1] and not sums, flags[2] and not sums, flags[3], int(rng.integers(3)) - 1,
         )  # fmt: skip
 
     @property
@@ -89,7 +89,13 @@ class Call(NamedTuple):
     def check_ends(self, y: Array, last: list[Array], init: list[Array]) -> None:
         """The last values of a sequence, or of what was before it, are those that are returned."""
         for k, v in enumerate(last):
-            row = y[:, k if self.reverse else self.n - 1 - k] if k < self.n else init[k - self.n] if init else np.zeros_like(y[:, 0])
+            row = (
+                y[:, k if self.reverse else self.n - 1 - k]
+                if k < self.n
+                else init[k - self.n]
+                if init
+                else np.zeros_like(y[:, 0])
+            )
             if not np.array_equal(v.reshape(row.shape), row, equal_nan=True):
                 raise Refused(f"final value {k} is not that of the sequence")
 
@@ -103,7 +109,9 @@ def ask(rng: np.random.Generator, call: Call, kinds: Array, given: list[Array], 
             inside = first.reshape(call.count, call.inner, *first.shape[1:])
             inside[...] = inside[:1]
     init = [noise(rng, v.shape[:1] + v.shape[2:], call.dtype) for v in [given[-1]] * call.order] if call.started else []
-    spoilt = [*given[:1], *spoil(rng, kinds, given[1:])] if call.shared >= 0 and len(given) > 1 else spoil(rng, kinds, given)
+    spoilt = (
+        [*given[:1], *spoil(rng, kinds, given[1:])] if call.shared >= 0 and len(given) > 1 else spoil(rng, kinds, given)
+    )
     seed, bad = int(rng.integers(2**60)), np.isin(kinds, BAD)
     hidden = [v.copy() for v in spoilt]
     if not call.started and rng.random() < 0.5 and call.shared < 0:  # coefficients that are not read
@@ -112,7 +120,11 @@ def ask(rng: np.random.Generator, call: Call, kinds: Array, given: list[Array], 
     y = call.run(np.random.default_rng(seed), hidden, init)
     error = judge(call, spoilt, init, y)
     if bad.any() and not bad.all():
-        again = call.run(np.random.default_rng(seed), [np.where(bad.reshape(-1, *[1] * (v.ndim - 1)), v, h) for v, h in zip(given, hidden)], init)
+        again = call.run(
+            np.random.default_rng(seed),
+            [np.where(bad.reshape(-1, *[1] * (v.ndim - 1)), v, h) for v, h in zip(given, hidden, strict=True)],
+            init,
+        )
         error[~same_bits(y, again) & ~bad] = np.inf
     return Outcome(str(call), kinds, error)
 
@@ -149,11 +161,14 @@ def judge_linear(call: Call, given: list[Array], init: list[Array], y: Array) ->
     terms, count = call.order * max(1, call.rows), len(y)
     with np.errstate(all="ignore"):
         right = followed(call, given, init)
-        sizes, begin = [abs(v.astype(np.clongdouble if v.dtype.kind == "c" else np.longdouble)) for v in given], [abs(v) for v in init]
+        sizes, begin = (
+            [abs(v.astype(np.clongdouble if v.dtype.kind == "c" else np.longdouble)) for v in given],
+            [abs(v) for v in init],
+        )
         size = followed(call, sizes, begin)
-        path = followed(call, [*sizes[:-1], (1 + terms) * size], [])
-        allowed = real.eps * (path + 2 * size) * (2 if y.dtype.kind == "c" else 1)
-        allowed += (call.n + 4) * real.tiny * (1 + size)
+        rounded = (1 + terms) * real.eps * size + 4 * real.tiny  # in each step, and carried on by all that follow
+        allowed = followed(call, [*sizes[:-1], rounded], []) + 2 * real.eps * size
+        allowed *= 2 if y.dtype.kind == "c" else 1
         held = gone_before(call, size < real.max / 8, np.logical_and)
         error = np.where(abs(y - right) == 0, 0, abs(y - right) / allowed)
         error = np.where(held, error, 0)

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import cupy
 import loop_gradients
 import numpy as np
+
+import tridiag
 from drawn import Array, Outcome, Where, chosen
 from drawn.memory import Memory
 from drawn.systems import same_bits
-
-import tridiag
 from tridiag.backends import BACKENDS
 from tridiag.problems.state_space import COVARIANCES, PARAMETERS, Model, StateSpace, own_shapes
 
@@ -57,13 +57,24 @@ def made(rng: np.random.Generator, call: Call, kinds: Array) -> Given:
     y[of["nothing observed"]] = np.nan
     F = 0.9 * rng.normal(size=(count, time, k, k)) / np.sqrt(k)
     F[of["trend"]] = np.eye(k) + np.eye(k, k, 1)
-    Q, R, P0 = covariance(rng, count, time, k), covariance(rng, count, 1, p) + 0.1 * np.eye(p), covariance(rng, count, k)
+    Q, R, P0 = (
+        covariance(rng, count, time, k),
+        covariance(rng, count, 1, p) + 0.1 * np.eye(p),
+        covariance(rng, count, k),
+    )
     Q[of["low rank"]], P0[of["low rank"]] = 0, covariance(rng, int(of["low rank"].sum()), k, rank=1) if k > 1 else 1
     P0[of["vague"]] = (1e8 if call.dtype == "float64" else 1e4) * (P0[of["vague"]] + np.eye(k))
     R[of["exact"]] *= 1e-4 if call.dtype == "float64" else 1e-2
     if rng.random() < 0.5:
         R = R * np.eye(p)
-    parameters = {"F": F, "H": rng.normal(size=(count, 1, p, k)), "Q": Q, "R": R, "m0": rng.normal(size=(count, k)), "P0": P0}
+    parameters = {
+        "F": F,
+        "H": rng.normal(size=(count, 1, p, k)),
+        "Q": Q,
+        "R": R,
+        "m0": rng.normal(size=(count, k)),
+        "P0": P0,
+    }
     return y.astype(call.dtype), {name: x.astype(call.dtype) for name, x in parameters.items()}
 
 
@@ -88,8 +99,12 @@ def run(rng: np.random.Generator, call: Call, given: Given) -> list[Array]:
     arrays = {name: memory.given(x) for name, x in parameters.items()}
     observed = memory.given(y)
     if call.verb == "gradient":
-        _, model, form = loop_gradients.lifted(y, parameters)
-        found = BACKENDS["cupy_scan"].module().kalman_gradient(observed, Model(*(arrays[x] for x in PARAMETERS)), form, True)
+        form = loop_gradients.lifted(y, parameters)[2]
+        found = (
+            BACKENDS["cupy_scan"]
+            .module()
+            .kalman_gradient(observed, Model(*(arrays[x] for x in PARAMETERS)), form, True)
+        )
     else:
         found = getattr(tridiag.kalman, call.verb)(observed, **arrays, backend="cupy_scan")
     memory.check()
@@ -115,7 +130,9 @@ def ask(rng: np.random.Generator, where: Where, verb: str) -> Outcome:
     right = by_loops(call, clean, np.longdouble)
     error = distance(call, found, right)
     excuse(call, clean, right, error, np.flatnonzero((error > 1) & ~bad))
-    error[bad] = np.where(np.isnan(found[-1][bad]).reshape(int(bad.sum()), np.prod(found[-1].shape[1:], dtype=int)).any(1), 0, np.inf)
+    error[bad] = np.where(
+        np.isnan(found[-1][bad]).reshape(int(bad.sum()), np.prod(found[-1].shape[1:], dtype=int)).any(1), 0, np.inf
+    )
     if bad.any() and not bad.all():
         again = run(np.random.default_rng(seed), call, clean)
         same = np.all([same_bits(x, y) for x, y in zip(found, again, strict=True)], 0)
@@ -124,7 +141,7 @@ def ask(rng: np.random.Generator, where: Where, verb: str) -> Outcome:
 
 
 def excuse(call: Call, given: Given, right: list[Array], error: Array, doubtful: Array) -> None:
-    """Models in bad condition lose digits: what an eps of all arguments makes of the results, or the loop in NumPy loses.
+    """Models in bad condition lose digits: what an eps of all arguments changes, or the loop in NumPy loses.
 
     That one series at a time: together all would be computed from square roots where one of them has to be.
     """
@@ -137,17 +154,14 @@ def excuse(call: Call, given: Given, right: list[Array], error: Array, doubtful:
 
 
 def nudged(call: Call, given: Given, seed: int) -> Given:
-    """The same series and model but for an eps; covariances stay such, and of their rank."""
+    """The same series and model but for an eps of every entry; covariances stay symmetric."""
     rng, eps = np.random.default_rng(seed), np.finfo(call.dtype).eps
 
-    def factors(*shape: int) -> Array:
-        return 1 + eps * rng.uniform(-1, 1, shape).astype(np.longdouble)
+    def nudge(name: str, x: Array) -> Array:
+        some = rng.uniform(-1, 1, x.shape).astype(np.longdouble)
+        return x * (1 + eps * (np.tril(some) + np.tril(some, -1).swapaxes(-1, -2) if name in COVARIANCES else some))
 
-    model = {}
-    for name, x in given[1].items():
-        some = factors(*x.shape[:-1], 1)
-        model[name] = x * (some * some.swapaxes(-1, -2) if name in COVARIANCES else factors(*x.shape))
-    return given[0] * factors(*given[0].shape), model
+    return nudge("y", given[0]), {name: nudge(name, x) for name, x in given[1].items()}
 
 
 def distance(call: Call, found: list[Array], right: list[Array]) -> Array:

@@ -6,15 +6,15 @@ from typing import Any, NamedTuple
 
 import cupy
 import numpy as np
-from drawn import DTYPES, Array, Outcome, Refused, Where, chosen, in_kinds, sizes
-from drawn.kinds_of_systems import KINDS, Matrices, certainly_singular, spoil
-from drawn.memory import Memory
 from guarded.accuracy_bars import BAR, Matrix, acting, dominant, errors, judged
 from guarded.accuracy_breeding import Systems
 from guarded.judging import beyond_promise, ill_conditioned, too_large
 from guarded.systems import read_by
 
 import tridiag
+from drawn import DTYPES, Array, Outcome, Refused, Where, chosen, in_kinds, sizes
+from drawn.kinds_of_systems import KINDS, Matrices, certainly_singular, spoil
+from drawn.memory import Memory
 
 INVERTED = 40  # rows of the systems whose conditions are computed; of others they are estimated, one by one
 
@@ -124,7 +124,9 @@ def solve(rng: np.random.Generator, where: Where, verb: str = "solve") -> Outcom
     call = Call.draw(rng, where, verb)
     kinds, clean = call.systems(rng)
     readable, check, seed = call.readable(clean.keep), bool(rng.random() < 0.2), int(rng.integers(2**60))
-    given, must = spoil(rng, kinds, clean[:4], readable if call.sides == 1 else [r & (k == 3) for k, r in enumerate(readable)])
+    given, must = spoil(
+        rng, kinds, clean[:4], readable if call.sides == 1 else [r & (k == 3) for k, r in enumerate(readable)]
+    )
     hidden = rng.random() < 0.5  # what is not read holds no numbers
     for x, read in zip(given, readable, strict=True):
         x[~read & hidden] = np.nan
