@@ -133,12 +133,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=np.inf, help="after which no call is begun")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where to write what was found")
     options = parser.parse_args(arguments)
-    begin = time.monotonic()
+    begin, facts = time.monotonic(), conditions()
     found = run(options.problems, options.seed, options.only, Where(options.larger), options.seconds)
     summary = found.summary()
     if options.json:
-        facts = {"seed": options.seed, "larger": options.larger, "seconds": round(time.monotonic() - begin)}
-        options.json.write_text(json.dumps(conditions() | facts | summary, indent=1) + "\n")
+        facts |= {"seed": options.seed, "larger": options.larger, "seconds": round(time.monotonic() - begin)}
+        options.json.write_text(json.dumps(facts | summary, indent=1) + "\n")
     for verb, of in summary["by verb"].items():
         print(f"{verb:22} {of['problems']:8} problems, the largest error {of['worst']} of what is allowed")
     print(f"{found.problems} problems in {found.calls} calls, {found.wrong} wrong")

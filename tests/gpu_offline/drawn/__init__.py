@@ -61,3 +61,8 @@ def in_kinds(kinds: Array, make: Any, *results: Array) -> None:
         which = kinds == kind
         for result, part in zip(results, make(kind, int(which.sum())), strict=True):
             result[which] = part
+
+
+def same_bits(x: Array, y: Array) -> Array:
+    """Of each problem."""
+    return np.array([one.tobytes() == other.tobytes() for one, other in zip(x, y, strict=True)], bool)

@@ -6,9 +6,8 @@ import numpy as np
 from helpers import REAL, noise
 
 import tridiag
-from drawn import DTYPES, Array, Outcome, Refused, Where, chosen, in_kinds, sizes
+from drawn import DTYPES, Array, Outcome, Refused, Where, chosen, in_kinds, same_bits, sizes
 from drawn.memory import Memory
-from drawn.systems import same_bits
 
 KINDS = ("general", "dominant", "no own block", "graded", "singular", "huge", "tiny", "not a number")
 GROWTH = 8  # of errors, times the rows of a block

@@ -8,10 +8,10 @@ from guarded.accuracy_bars import Matrix, acting, wide
 from guarded.accuracy_breeding import Systems
 
 import tridiag
-from drawn import Array, Outcome, Refused, Where
+from drawn import Array, Outcome, Refused, Where, same_bits
 from drawn.kinds_of_systems import certainly_singular, spoil
 from drawn.memory import Memory
-from drawn.systems import Call, same_bits
+from drawn.systems import Call
 
 
 def slogdet(rng: np.random.Generator, where: Where) -> Outcome:

@@ -6,9 +6,8 @@ import cupy
 import numpy as np
 from alignment_oracle import alignment
 
-from drawn import Array, Outcome, Where, chosen
+from drawn import Array, Outcome, Where, chosen, same_bits
 from drawn.memory import Memory
-from drawn.systems import same_bits
 from tridiag.backends import BACKENDS
 from tridiag.kernels.jobs.words.alignment import ENDS, TURNS, Rules
 

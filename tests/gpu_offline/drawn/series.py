@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import cupy
 import loop_gradients
 import numpy as np
 
 import tridiag
-from drawn import Array, Outcome, Where, chosen
+from drawn import Array, Outcome, Where, chosen, same_bits
+from drawn.conditions import by_loops, distance, excuse
 from drawn.memory import Memory
-from drawn.systems import same_bits
 from tridiag.backends import BACKENDS
-from tridiag.problems.state_space import COVARIANCES, PARAMETERS, Model, StateSpace, own_shapes
+from tridiag.problems.state_space import PARAMETERS, Model
 
 KINDS = ("usual", "gaps", "nothing observed", "low rank", "vague", "trend", "exact", "not a number", "infinite")
 BAD = ("not a number", "infinite")
-LIMIT = 8  # times eps^(2/3), of the largest number of a result: what entries may lose before square roots are taken
-MOVED, LOST = 10_000, 100  # times what an eps of all arguments moves, and the loop in NumPy loses
 STEPS = (1, 2, 3, 4, 5, 8, 12, 20, 40)
 Given = tuple[Array, dict[str, Array]]
 
@@ -111,16 +109,6 @@ def run(rng: np.random.Generator, call: Call, given: Given) -> list[Array]:
     return [cupy.asnumpy(x) for x in (found if isinstance(found, tuple | list) else (found,))]
 
 
-def by_loops(call: Call, given: Given, dtype: Any) -> list[Array]:
-    """The results by loops over steps in NumPy."""
-    y, parameters = given
-    lifted = loop_gradients.lifted(y.astype(dtype), {name: x.astype(dtype) for name, x in parameters.items()})
-    if call.verb == "gradient":
-        return loop_gradients.derivatives(*lifted, dtype)
-    found = BACKENDS["numpy_scan"].module().kalman(f"kalman.{call.verb}", *lifted)
-    return list(found if isinstance(found, tuple) else (found,))
-
-
 def ask(rng: np.random.Generator, where: Where, verb: str) -> Outcome:
     call = Call.draw(rng, where, verb)
     kinds = chosen(rng, KINDS, call.count)
@@ -138,47 +126,6 @@ def ask(rng: np.random.Generator, where: Where, verb: str) -> Outcome:
         same = np.all([same_bits(x, y) for x, y in zip(found, again, strict=True)], 0)
         error[~same & ~bad] = np.inf
     return Outcome(str(call), kinds, error)
-
-
-def excuse(call: Call, given: Given, right: list[Array], error: Array, doubtful: Array) -> None:
-    """Models in bad condition lose digits: what an eps of all arguments changes, or the loop in NumPy loses.
-
-    That one series at a time: together all would be computed from square roots where one of them has to be.
-    """
-    for k in doubtful:
-        own = given[0][k : k + 1], {name: x[k : k + 1] for name, x in given[1].items()}
-        same = [x[k : k + 1] for x in right]
-        moved = [distance(call, by_loops(call, nudged(call, own, seed), np.longdouble), same) for seed in range(3)]
-        theirs = distance(call, by_loops(call, own, call.dtype), same)
-        error[k] /= max(1, MOVED * float(np.max(moved)), LOST * float(theirs[0]))
-
-
-def nudged(call: Call, given: Given, seed: int) -> Given:
-    """The same series and model but for an eps of every entry; covariances stay symmetric."""
-    rng, eps = np.random.default_rng(seed), np.finfo(call.dtype).eps
-
-    def nudge(name: str, x: Array) -> Array:
-        some = rng.uniform(-1, 1, x.shape).astype(np.longdouble)
-        return x * (1 + eps * (np.tril(some) + np.tril(some, -1).swapaxes(-1, -2) if name in COVARIANCES else some))
-
-    return nudge("y", given[0]), {name: nudge(name, x) for name, x in given[1].items()}
-
-
-def distance(call: Call, found: list[Array], right: list[Array]) -> Array:
-    """Of each series the largest of any result, over what is allowed next to the largest number in that."""
-    pairs = [*zip(found, right, strict=True)]
-    if call.verb == "gradient":  # each parameter is a result
-        form = StateSpace(call.n, call.p, call.k, (), (), None, True)
-        ends = np.cumsum([int(np.prod(shape)) for shape in own_shapes(form)])[:-1]
-        pairs = [pairs[0], *zip(*(np.split(x, ends, 1) for x in pairs[1]), strict=True)]
-    error = np.zeros(len(right[0]))
-    with np.errstate(all="ignore"):
-        for x, y in pairs:
-            x, y = x.reshape(len(error), -1), y.reshape(len(error), -1)
-            scale = np.maximum(abs(y).max(1), 1e-3) * LIMIT * np.finfo(call.dtype).eps ** (2 / 3)
-            off = (abs(x - y).max(1) / scale).astype(float)
-            error = np.maximum(error, np.where(np.isfinite(off), off, np.inf))
-    return error
 
 
 def filter(rng: np.random.Generator, where: Where) -> Outcome:
