@@ -36,9 +36,10 @@ def excuse(call: Call, given: Given, right: list[Array], error: Array, doubtful:
     for k in doubtful:
         own = given[0][k : k + 1], {name: x[k : k + 1] for name, x in given[1].items()}
         same = [x[k : k + 1] for x in right]
-        moved = [distance(call, by_loops(call, nudged(call, own, seed), np.longdouble), same) for seed in range(3)]
-        theirs = distance(call, by_loops(call, own, call.dtype), same)
-        error[k] /= max(1, MOVED * float(np.max(moved)), LOST * float(theirs[0]))
+        others = [by_loops(call, nudged(call, own, seed), np.longdouble) for seed in range(3)]
+        moved = max(float(distance(call, own, other, same)[0]) for other in others)
+        theirs = float(distance(call, own, by_loops(call, own, call.dtype), same)[0])
+        error[k] /= max(1, MOVED * moved, LOST * theirs)
 
 
 def nudged(call: Call, given: Given, seed: int) -> Given:
@@ -52,8 +53,11 @@ def nudged(call: Call, given: Given, seed: int) -> Given:
     return nudge("y", given[0]), {name: nudge(name, x) for name, x in given[1].items()}
 
 
-def distance(call: Call, found: list[Array], right: list[Array]) -> Array:
-    """Of each series the largest of any result, over what is allowed next to the largest number in that."""
+def distance(call: Call, given: Given, found: list[Array], right: list[Array]) -> Array:
+    """Of each series the largest of any result, over what is allowed next to the largest number in that.
+
+    A covariance has the digits of the one that it was before observations, P0 at first.
+    """
     pairs = [*zip(found, right, strict=True)]
     if call.verb == "gradient":  # each parameter is a result
         form = StateSpace(call.n, call.p, call.k, (), (), None, True)
@@ -62,8 +66,9 @@ def distance(call: Call, found: list[Array], right: list[Array]) -> Array:
     error = np.zeros(len(right[0]))
     with np.errstate(all="ignore"):
         for x, y in pairs:
+            before = abs(given[1]["P0"]).max((1, 2)) if y.ndim == 4 else 0
             x, y = x.reshape(len(error), -1), y.reshape(len(error), -1)
-            scale = np.maximum(abs(y).max(1), 1e-3) * LIMIT * np.finfo(call.dtype).eps ** (2 / 3)
+            scale = np.maximum(np.maximum(abs(y).max(1), 1e-3), before) * LIMIT * np.finfo(call.dtype).eps ** (2 / 3)
             off = (abs(x - y).max(1) / scale).astype(float)
             error = np.maximum(error, np.where(np.isfinite(off), off, np.inf))
     return error

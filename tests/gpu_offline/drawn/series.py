@@ -116,7 +116,7 @@ def ask(rng: np.random.Generator, where: Where, verb: str) -> Outcome:
     given, seed, bad = spoiled(rng, call, kinds, clean), int(rng.integers(2**60)), np.isin(kinds, BAD)
     found = run(np.random.default_rng(seed), call, given)
     right = by_loops(call, clean, np.longdouble)
-    error = distance(call, found, right)
+    error = distance(call, clean, found, right)
     excuse(call, clean, right, error, np.flatnonzero((error > 1) & ~bad))
     error[bad] = np.where(
         np.isnan(found[-1][bad]).reshape(int(bad.sum()), np.prod(found[-1].shape[1:], dtype=int)).any(1), 0, np.inf
