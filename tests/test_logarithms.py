@@ -198,6 +198,19 @@ def test_errors_of_pairs_found_by_a_search(backend: Subject) -> None:
     assert units(run(backend, x, axis=0), right) <= backend.entry.units
 
 
+@both
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("size", [1e10, 3e17, 1e20])
+def test_nothing_is_added_to_what_is_far_below(backend: Subject, size: float, dtype: str, weighted: bool) -> None:
+    """The exponent of a sum has bounds, and a sum beyond them that only minus infinity follows has no other number."""
+    column = np.array([-np.inf, -size, -np.inf, -np.inf, -2 * size, -np.inf] + 40 * [-np.inf], dtype)
+    right = np.where(np.arange(46) == 0, -np.inf, column[1])
+    for x, axis in ((column, 0), (np.repeat(column[:, None], 64, axis=1), 0), (np.tile(column, (64, 1)), 1)):
+        log_a = np.zeros(1, dtype) if weighted else None
+        found = np.moveaxis(run(backend, x, log_a, axis=axis), axis, -1)
+        np.testing.assert_array_equal(found, np.broadcast_to(right, found.shape))
+
+
 @pytest.mark.parametrize("verb", ["logcumsumexp", "log_linear_recurrence"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_scan_inside_shard_map(verb: str, dtype: str) -> None:

@@ -1,6 +1,8 @@
-"""The derivatives of log-likelihoods by a loop over rows in double precision, with which kernels are compared."""
+"""The derivatives of log-likelihoods by a loop over rows in more precision, with which kernels are compared."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
@@ -18,17 +20,17 @@ def lifted(y: np.ndarray, parameters: dict[str, np.ndarray]) -> tuple[np.ndarray
     return y, model, StateSpace(n, p, model.F.shape[-1], (count,), (count,), None, True)
 
 
-def derivatives(y: np.ndarray, model: Model, form: StateSpace) -> list[np.ndarray]:
+def derivatives(y: np.ndarray, model: Model, form: StateSpace, dtype: Any = float) -> list[np.ndarray]:
     """Of each series, in y and in its model; those with a vague start, which all take square roots, by themselves."""
-    results, vague = [np.empty(shape) for shape in derivatives_of(form, True)], is_vague(model, form)
+    results, vague = [np.empty(shape, dtype) for shape in derivatives_of(form, True)], is_vague(model, form)
     for group in (np.flatnonzero(~vague), np.flatnonzero(vague)):
         if not len(group):
             continue
         several = np.append(group, group[0])  # one series would share its covariances
-        own = Model(*(np.broadcast_to(x, (*form.batch, *x.shape[1:]))[several].astype(float) for x in model))
+        own = Model(*(np.broadcast_to(x, (*form.batch, *x.shape[1:]))[several].astype(dtype) for x in model))
         same = form._replace(batch=several.shape, cov_batch=several.shape)
         with np.errstate(all="ignore"):  # as backends that are written in NumPy do
-            of_y, of = kalman_rows.gradient(ops, y[several].astype(float), own, same, np.ones(several.shape))
+            of_y, of = kalman_rows.gradient(ops, y[several].astype(dtype), own, same, np.ones(several.shape, dtype))
         of_model = np.concatenate([x.reshape(len(several), -1) for x in of], 1)
         for x, found in zip(results, (of_y, of_model), strict=True):
             x[group] = found[:-1]

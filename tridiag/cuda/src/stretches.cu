@@ -212,7 +212,8 @@ template <typename T> struct LogarithmicRows : Rows<T, sizeof(T) == 8 ? 3 : 4> {
   __device__ __forceinline__ void find_values(const State& y) const {
     // a value that the first rows leave as it is, too small beside what comes then
     const bool stays = this->x[0] == minus_infinity<T>() && !(y.high == T(0)) && y.scale < exponent - T(OneExponent<T>::first);
-    if (!(one_exponent && !stays && y.largest < far<T>() && y.high == y.high)) {
+    const bool within = (y.high == T(0) || !is_far(y.largest)) && y.high == y.high;
+    if (!(one_exponent && !stays && within)) {
       find_in_turn(*this, y);
       return;
     }

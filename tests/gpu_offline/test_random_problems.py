@@ -1,0 +1,63 @@
+"""Some thousand random problems for the CUDA C kernels on the CPU build, of every verb; a million is a command away."""
+
+from __future__ import annotations
+
+import itertools
+
+import cpu_build
+import numpy as np
+import planted
+import pytest
+import random_problems
+from helpers import STANDIN
+
+pytestmark = [
+    pytest.mark.skipif(cpu_build.why_not() is not None, reason=str(cpu_build.why_not())),
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),  # the oracles compute with what is infinite
+]
+
+
+@pytest.mark.parametrize("verb", random_problems.VERBS)
+def test_none_is_wrong(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = random_problems.run(500, 0, verb)
+    assert not found.wrong, capsys.readouterr().out
+
+
+def test_a_call_is_made_again_from_its_seed() -> None:
+    """The same problems, and the same errors to the last bit."""
+    (seed, verb) = next(random_problems.calls(7, "solve"))
+    first, again = (random_problems.ask(seed, verb, random_problems.CPU_BUILD) for _ in range(2))
+    assert first.told == again.told
+    np.testing.assert_array_equal(first.error, again.error)
+
+
+MISTAKES = {  # the verb that shows it, the source, what it is changed from and to
+    "a certificate whatever the growth": ("solve", "chunks.cu", "certifies(grown, pivot, chunk.diagonal[j]) & ", ""),
+    "products that vanish": (
+        "linear_recurrence",
+        "scans.cu",
+        "before.times + after.times};\n    rescale(found.factor, found.times);",
+        "before.times};",
+    ),
+    "a sum beyond the bounds": ("logcumsumexp", "scans.cu", "!is_far(y.largest)", "y.largest < far<T>()"),
+    "a row that is left": ("solve_block", "blocks.cu", "rows[2 * M - 1] = T(0);", ""),
+    "no exponent beside another": (
+        "smith_waterman",
+        "alignment.cu",
+        "const bool first = x.e >= y.e;",
+        "const bool first = true;",
+    ),
+    "digits that are lost": ("kalman.log_likelihood", "filter.cu", "else if (lost) {", "else if (false) {"),
+}
+
+
+@pytest.mark.skipif(not STANDIN, reason="mistakes are planted in the CPU build")
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_shows(name: str) -> None:
+    verb, source, old, new = MISTAKES[name]
+    planted.plant({source: planted.replacing(old, new)})
+    try:
+        outcomes = (random_problems.ask(*call, random_problems.CPU_BUILD) for call in random_problems.calls(0, verb))
+        assert any((outcome.error > 1).any() for outcome in itertools.islice(outcomes, 40))
+    finally:
+        planted.uproot()
