@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import cupy
@@ -27,6 +28,16 @@ def shorten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(solvers, "LONG", 4)
     patch.setattr(solvers, "FEW", 10**9)
     patch.setattr(solvers, "CHUNK_ROWS", 3)
+    planted.decide_anew()
+
+
+def shortened(patch: pytest.MonkeyPatch) -> Iterator[None]:
+    """For the time of a test; then no mistake is planted, and threads are in their order."""
+    shorten(patch)
+    yield
+    planted.uproot()
+    machine.seed = 0
+    patch.undo()
     planted.decide_anew()
 
 

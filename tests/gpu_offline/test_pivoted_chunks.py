@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from pathlib import Path
 
 import cpu_build
 import numpy as np
@@ -24,18 +25,27 @@ from cupy import machine
 from long_systems import KINDS, SEEDS, UNHEALED, dependent, growing, problem, solve, wave
 
 from tridiag.cuda import instances, solvers
+from tridiag.cuda.launcher import OPTIONS
 
 LENGTHS = (4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 33, 64, 65, 100)
 
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    long_systems.shorten(monkeypatch)
-    yield
-    planted.uproot()
-    machine.seed = 0
-    monkeypatch.undo()
-    planted.decide_anew()
+    yield from long_systems.shortened(monkeypatch)
+
+
+def test_scratch_memory_is_as_large_as_the_kernel_takes_it(tmp_path: Path) -> None:
+    """The words of a row, and those of a joint."""
+    (tmp_path / "words.cu").write_text(
+        '#include "pivoted_chunks.cu"\nstruct Told { long long* words; };\n'
+        "__global__ void words(Told told) { told.words[0] = Chunk<double>::WORDS, told.words[1] = KNOWN; }\n"
+    )
+    found = np.zeros(2, np.int64)
+    options = f"-I{cpu_build.SOURCES}", *OPTIONS[1:]
+    library = cpu_build.build("words.cu", ("words",), options, folder=tmp_path)
+    library.launch("words", 1, 1, np.array([found.ctypes.data], np.int64))
+    assert found.tolist() == [solvers.WORDS[True] + solvers.MORE_WORDS, solvers.JOINT_WORDS]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -41,12 +41,7 @@ MISTAKES = {
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    long_systems.shorten(monkeypatch)
-    yield
-    planted.uproot()
-    machine.seed = 0
-    monkeypatch.undo()
-    planted.decide_anew()
+    yield from long_systems.shortened(monkeypatch)
 
 
 def is_wrong() -> bool:

@@ -63,6 +63,12 @@ template <typename X> __device__ __forceinline__ X forgotten(X x) {  // of 64 bi
   return x;
 }
 
+// Put a system, or a series, on a list: how many there are, and then which.
+__device__ __forceinline__ void put_on(Index* list, Index item) {
+  const Index place = static_cast<Index>(atomicAdd(reinterpret_cast<unsigned long long*>(list), 1ULL));
+  list[1 + place] = item;
+}
+
 [[maybe_unused]] const int RANK = 4;  // batch axes, merged where they can be
 
 // Where the first row of a system or a sequence lies, in elements from an operand's beginning.

@@ -67,7 +67,7 @@ __device__ __forceinline__ void filter_series(const Job& job, Index series, cons
   if (job.lost) {
     job.lost[series] = lost;
   } else if (lost) {
-    put_on_list(job, series);
+    put_on(job.doubtful, series);
   }
 }
 

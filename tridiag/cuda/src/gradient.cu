@@ -117,7 +117,7 @@ __device__ __forceinline__ void differentiate(const Job& job, Index series, cons
 #pragma unroll 1
   while (true) {
     if (gradient.filter(part, state)) {
-      put_on_list(job, series);
+      put_on(job.doubtful, series);
       return;
     }
     if (part.every == 1) gradient.go_back(part);

@@ -140,11 +140,6 @@ __device__ __forceinline__ void observe(
   }
 }
 
-__device__ __forceinline__ void put_on_list(const Job& job, Index series) {
-  const Index place = Index(atomicAdd(reinterpret_cast<unsigned long long*>(job.doubtful), 1ULL));
-  job.doubtful[1 + place] = series;
-}
-
 template <typename T, int M, typename Form>
 __device__ __forceinline__ void write(
     const Spread<T>& mean, const Spread<T>& cov, const T (&state)[M], const Triangle<T, M>& carried) {

@@ -44,7 +44,7 @@ __device__ __forceinline__ T smooth(
 template <typename T, int M>
 __device__ __forceinline__ void smooth_series(const Job& job, Index series, const Workspace<T>& workspace) {
   if (job.lost[series]) {
-    put_on_list(job, series);
+    put_on(job.doubtful, series);
     return;
   }
   const Places<T>& places = workspace.places;
@@ -84,7 +84,7 @@ __device__ __forceinline__ void smooth_series(const Job& job, Index series, cons
       ahead.collect(load, row, own[M], own[M + 1]);
     }
   }
-  if (!(loss <= T(0))) put_on_list(job, series);
+  if (!(loss <= T(0))) put_on(job.doubtful, series);
 }
 
 // The same by square roots: that of the state behind it is in scratch memory.

@@ -93,11 +93,5 @@ __device__ __forceinline__ bool keeps(const Job& job, const unsigned char* mask,
   return i >= 0 && i < job.n && (!mask || mask[i * job.row[WHERE]]);
 }
 
-// Put a system on a list: how many there are, and then which.
-__device__ __forceinline__ void put_on(Index* list, Index system) {
-  const Index place = static_cast<Index>(atomicAdd(reinterpret_cast<unsigned long long*>(list), 1ULL));
-  list[1 + place] = system;
-}
-
 // Put a system on the list of those that have no certificate.
 __device__ __forceinline__ void doubt(const Job& job, Index system) { put_on(job.doubtful, system); }
