@@ -296,6 +296,28 @@ def test_an_interrupted_command_has_its_status_wherever_ctrl_c_came(where: str, 
     assert done.returncode == 130 and "interrupted" in done.stderr and "Traceback" not in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"), [(["tune"], "tune: interrupted; what was"), ([], "tridiag: interrupted")]
+)
+def test_a_command_that_is_interrupted_while_it_is_imported(
+    arguments: list[str], told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What commands import takes a second where nothing is in the cache of the file system."""
+    pytest.importorskip("rich")
+    import_command, calls = commands.module_of, []
+
+    def press_once(name: str) -> Any:
+        calls.append(name)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return import_command(name)
+
+    monkeypatch.setattr(commands, "module_of", press_once)
+    with pytest.raises(SystemExit) as ended:
+        commands.main(arguments)
+    assert ended.value.code == commands.INTERRUPTED and told in capsys.readouterr().err
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "told"),

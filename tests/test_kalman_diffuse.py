@@ -229,6 +229,14 @@ def test_a_start_that_is_given_for_an_unknown_state() -> None:
         kalman.filter(y, **trend(), diffuse=[0])
 
 
+@pytest.mark.parametrize(("told", "named"), [(True, (0, 1)), (np.True_, [True, True]), (False, ())])
+def test_one_boolean_for_all_states(told: Any, named: Any) -> None:
+    y, model = series(5, 1), {**trend(), "P0": np.zeros((2, 2))}
+    right = kalman.log_likelihood(y, **model, diffuse=named)
+    assert kalman.log_likelihood(y, **model, diffuse=told) == right
+    assert tridiag.explain("kalman.log_likelihood", y, **model, diffuse=told).backend == "numba_scan"
+
+
 @pytest.mark.parametrize("told", [[2], [-3], [0.5], [[0]], [True], "level"])
 def test_no_such_states(told: Any) -> None:
     with pytest.raises(ValueError, match=r"diffuse is .*wanted the numbers of states .*from 0 to 1, or 2 booleans"):

@@ -124,17 +124,18 @@ def taken(given: dict[str, Any]) -> Taken:
 
 
 def named_states(diffuse: Any, states: int) -> tuple[int, ...]:
-    """The states that are unknown at first, from their numbers, or from a mask."""
+    """The states that are unknown at first, from their numbers, from a mask, or from one boolean for all."""
     for x in (diffuse, *(diffuse if isinstance(diffuse, list | tuple) else ())):
         refuse_traced("diffuse", x)
     given = np.asarray(diffuse)
-    if given.dtype == bool and given.shape == (states,):
+    if given.dtype == bool and given.shape in ((), (states,)):
+        given = np.broadcast_to(given, states)
         return tuple(map(int, np.flatnonzero(given)))
     numbers = given.size == 0 or given.dtype.kind in "iu"
     if given.ndim != 1 or not numbers or any(not -states <= i < states for i in given):
         raise ValueError(
             f"diffuse is {diffuse!r}; wanted the numbers of states that are unknown at first, from 0 to {states - 1}, "
-            f"or {states} booleans"
+            f"or {states} booleans, or True for all"
         )
     return tuple(sorted({int(i) % states for i in given}))
 

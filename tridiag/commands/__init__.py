@@ -19,6 +19,7 @@ from tridiag.kernels.runtime import keyboard
 
 COMMANDS = ("info", "explain", "tune", "compile", "bench")
 INTERRUPTED = 130  # as shells count a process that Ctrl-C has ended
+NOTHING = "nothing is kept"
 UNREAD = 141  # ... and one that SIGPIPE has
 NO_RICH = f"python -m tridiag needs rich, which is not installed: {how_to_install('cli')}"
 
@@ -37,11 +38,28 @@ def module_of(command: str) -> ModuleType:
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; what is wrong with its arguments is one sentence."""
     parser = Parser(prog="python -m tridiag", description="Many tridiagonal systems at once.")
+    arguments = sys.argv[1:] if arguments is None else arguments
+    named = arguments[:1] if arguments[:1] and arguments[0] in COMMANDS else []
+    prog = " ".join([parser.prog, *named])
+    try:
+        return run(parser, arguments, named)
+    except BrokenPipeError:  # who read it has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return UNREAD
+    except (ImportError, ValueError, TypeError, OSError) as error:
+        parser.exit(2, f"{prog}: {error}\n")
+    except KeyboardInterrupt:
+        exec("")  # CPython remembers a Ctrl-C in text that exec ran, and would end by the signal, not with this status
+        kept = getattr(module_of(named[0]), "KEPT", NOTHING) if named else NOTHING
+        parser.exit(INTERRUPTED, f"{prog}: interrupted; {kept}\n")
+
+
+def run(parser: Parser, arguments: list[str], named: list[str]) -> int:
+    """``named``: the command, if one comes first; of others only the summaries are shown."""
     if importlib.util.find_spec("rich") is None:
         parser.exit(2, NO_RICH + "\n")
     commands = parser.add_subparsers(dest="command", metavar="|".join(COMMANDS))
-    arguments = sys.argv[1:] if arguments is None else arguments
-    for name in arguments[:1] if arguments[:1] and arguments[0] in COMMANDS else COMMANDS:
+    for name in named or COMMANDS:
         module = module_of(name)
         summary = (module.__doc__ or "").partition("\n")[0]
         module.add_arguments(commands.add_parser(name, help=summary, description=summary))
@@ -49,17 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.command is None:
         parser.print_help()
         return 0
-    try:
-        with keyboard.interruptible():
-            status = int(module_of(options.command).run(options))
-        sys.stdout.flush()
-        return status
-    except BrokenPipeError:  # who read it has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return UNREAD
-    except (ImportError, ValueError, TypeError, OSError) as error:
-        parser.exit(2, f"python -m tridiag {options.command}: {error}\n")
-    except KeyboardInterrupt:
-        exec("")  # CPython remembers a Ctrl-C in text that exec ran, and would end by the signal, not with this status
-        kept = getattr(module_of(options.command), "KEPT", "nothing is kept")
-        parser.exit(INTERRUPTED, f"python -m tridiag {options.command}: interrupted; {kept}\n")
+    with keyboard.interruptible():
+        status = int(module_of(options.command).run(options))
+    sys.stdout.flush()
+    return status

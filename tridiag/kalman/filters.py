@@ -22,7 +22,7 @@ def filter(
     P0: Array,
     state_intercept: Array | None = None,
     obs_intercept: Array | None = None,
-    diffuse: Sequence[int] | None = None,
+    diffuse: Sequence[int] | bool | None = None,
     method: str = "auto",
     backend: str = "auto",
     axis_name: str | tuple[str, ...] | None = None,
@@ -47,11 +47,11 @@ def filter(
     state_intercept, obs_intercept : array
         Known vectors that are added in every step, c and d: (k,) and (p,), or (..., time, k) and (..., time, p) as the
         matrices above. ``state_intercept[n-1]`` is never read. None: 0.
-    diffuse : tuple of int or bool
-        The states of which nothing is known at first, as econometricians start trends, by their numbers or as a mask:
-        exact limits of an infinite variance. Their variances in P0 are inf, NaN or 0, and their rows and columns are
-        not read; another number raises, where it can be read, as it would be forgotten without a word: leave
-        ``diffuse`` out, or pass (), for the start that P0 tells. None: those whose variance in P0 is infinite.
+    diffuse : tuple of int or bool, bool
+        The states of which nothing is known at first, as econometricians start trends, by their numbers or as a mask,
+        or True, all: exact limits of an infinite variance. Their variances in P0 are inf, NaN or 0, and their rows and
+        columns are not read; another number raises, where it can be read, as it would be forgotten without a word:
+        leave ``diffuse`` out, or pass (), for the start that P0 tells. None: those whose variance in P0 is infinite.
     method : str
         "sequential": one step after another. "parallel": logarithmic depth, for JAX arrays, by an associative scan
         (see the notes). "auto": what the backend chosen does, which is one step after another.
@@ -123,7 +123,7 @@ def smoother(
     P0: Array,
     state_intercept: Array | None = None,
     obs_intercept: Array | None = None,
-    diffuse: Sequence[int] | None = None,
+    diffuse: Sequence[int] | bool | None = None,
     method: str = "auto",
     backend: str = "auto",
     axis_name: str | tuple[str, ...] | None = None,
@@ -177,7 +177,7 @@ def log_likelihood(
     P0: Array,
     state_intercept: Array | None = None,
     obs_intercept: Array | None = None,
-    diffuse: Sequence[int] | None = None,
+    diffuse: Sequence[int] | bool | None = None,
     each_step: bool = False,
     burn: int = 0,
     method: str = "auto",
