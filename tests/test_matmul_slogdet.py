@@ -221,6 +221,44 @@ def test_products_of_matrices_of_any_length(dtype: str, large: bool, monkeypatch
         np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-14)
 
 
+def empty_elsewhere(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """Room for a result in the order of Fortran, every other entry, a part of longer rows, backwards."""
+    *outer, n = shape
+    ways = [np.empty(shape, dtype, order="F"), np.empty((*outer, 2 * n), dtype)[..., ::2], np.empty(shape, dtype)[::-1]]
+    ways += [np.empty((*outer, n + 5), dtype)[..., 2 : n + 2], np.empty(shape, dtype)[..., ::-1]]
+    return ways[rng.integers(len(ways))]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "complex64"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_products_of_arrays_that_lie_in_any_way(dtype: str, masked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries are multiplied one by one, in blocks of rows, units by neighbours or not; the result lies anywhere."""
+    pytest.importorskip("numba")
+    rng = np.random.default_rng(9)
+    monkeypatch.setattr(BACKENDS["numba_thomas"].module(), "threads", lambda: 2)
+    monkeypatch.setattr(jobs, "WORTH_A_THREAD", 0)
+    for case in range(150):
+        shape = tuple(map(int, np.exp(rng.uniform(0, (2, 4, 2.2), 3))))
+        monkeypatch.setattr(jobs, "ITEM", int(rng.integers(1, 100)))
+        monkeypatch.setattr(jobs, "ROWS", {True: int(rng.integers(1, 9)), False: int(rng.integers(1, 60))})
+        given = [laid_out(rng, x) for x in uniform(shape, dtype)]
+        shape = np.broadcast_shapes(*(x.shape for x in given))
+        out = empty_elsewhere(rng, shape, dtype)
+        keep = rng.random(shape) < 0.7 if masked else None
+        axis = int(rng.integers(3))
+        options = {
+            "axis": axis,
+            "transpose": case % 3 == 0,
+            "where": keep,
+            "periodic": case % 5 == 0 and shape[axis] > 2,
+        }
+        wanted = tridiag.matmul(*map(np.ascontiguousarray, given), **options)
+        compare = np.testing.assert_allclose if dtype == "complex64" else np.testing.assert_array_equal
+        for found in (tridiag.matmul(*given, **options), tridiag.matmul(*given, out=out, **options)):
+            compare(found, wanted, err_msg=str((shape, case)))
+        assert found is out
+
+
 @pytest.mark.parametrize(("shape", "axis"), [((3, 40_000), -1), ((9000, 13), -1), ((200, 700), 0), ((70, 40, 50), 1)])
 def test_large_products_on_threads(shape: Any, axis: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Items end anywhere in a matrix, and results go past the caches."""

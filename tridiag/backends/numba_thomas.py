@@ -298,8 +298,8 @@ def product(matrix: Matrix, x: Any, form: Form) -> Any:
 
 
 def bound_product(form: Form, shapes: Extents, strides: Extents, dtype: np.dtype[Any]) -> Callable[..., bool] | None:
-    """The product as a function of the contiguous result, x, a, b, c, where: arrays of such shapes and strides."""
-    if products.is_choppy(form, shapes, strides, dtype):
+    """The product as a function of the result, x, a, b, c, where of such shapes and strides; None: not by a kernel."""
+    if not products.suits(form, shapes, strides, dtype):
         return None
     facts, threaded = (products.make_job, form, shapes, strides, dtype), products.worth_threads(form, dtype)
     return checked(form, lambda: call_of(*facts, threads() if threaded else 1).run, threaded)

@@ -41,6 +41,7 @@ class BoundProduct(NamedTuple):
     shape: Shape
     dtype: np.dtype[Any]
     kept: Keepable | None
+    elsewhere: bool  # the product is made contiguous, and copied to where it is to lie
 
 
 class BoundDeterminants(NamedTuple):
@@ -59,18 +60,18 @@ def product(a: Any, b: Any, c: Any, x: Array, where: Any, out: Any, axis: Any, *
     bound = recalled(bound_product, given, where, axis, (None if out is None else facts_of(out), *options))
     if bound is None:
         return None
-    if out is None:
-        y = np.empty(bound.shape, bound.dtype)
-    elif out.flags.writeable and surely_disjoint(out, (*given, where)):
-        y = out
-    else:
+    if not (out is None or (out.flags.writeable and surely_disjoint(out, (*given, where)))):
         return None
+    y: Array = np.empty(bound.shape, bound.dtype) if out is None or bound.elsewhere else out
     if bound.casts and cast(given, bound.casts) is None:
         return None
     a, b, c, x = given
     bound.call(y, x, a, b, c, where)
     if bound.kept:
         PRODUCTS.keep(bound.kept)
+    if out is not None and bound.elsewhere:
+        out[...] = y
+        return out
     return y
 
 
@@ -115,15 +116,19 @@ def bound_product(
     if any(band[0] != plan.out_dtype for band in matrix):
         return None  # real matrices of complex vectors
     y = plan.out_dtype, form.shape, contiguous(form.shape, plan.out_dtype.itemsize)
-    if out is not None and not (fits(out, y) and out[2] == y[2]):
-        return None  # the loops write side by side
-    call = module.bound_product(form, *lifted(form, (y, x, *matrix, where)), plan.out_dtype)
+    if out is not None and not fits(out, y):
+        return None
+    call = module.bound_product(form, *lifted(form, (out or y, x, *matrix, where)), plan.out_dtype)
+    elsewhere = call is None and out is not None
+    if elsewhere:
+        call = module.bound_product(form, *lifted(form, (y, x, *matrix, where)), plan.out_dtype)
     if call is None:
         return None
     given = *facts, where or Same(None), out or Same(None), *map(Same, (axis, periodic, transpose))
     takes = OUT if out else RESULT
-    kept = kept_call_of(call, given, casts, y, (takes, 3, 0, 1, 2, 4 if where else NOTHING), takes, False)
-    return BoundProduct(call, casts, form.shape, plan.out_dtype, kept)
+    sources = takes, 3, 0, 1, 2, 4 if where else NOTHING
+    kept = None if elsewhere else kept_call_of(call, given, casts, y, sources, takes, False)
+    return BoundProduct(call, casts, form.shape, plan.out_dtype, kept, elsewhere)
 
 
 @functools.lru_cache(1024, typed=True)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tridiag.kernels.jobs.batches import LINE, Axis, contiguous, merge
+from tridiag.kernels.jobs.batches import LINE, Axis, contiguous, is_packed, merge
 from tridiag.kernels.jobs.job import Job
 from tridiag.kernels.jobs.systems import CACHES, ITEM, ITEMS_EACH
 from tridiag.kernels.jobs.words import products as P
@@ -17,6 +17,8 @@ from tridiag.problems.forms import Form
 WORTH_A_THREAD = 384 * 1024  # bytes of the result; less is not worth a helper
 WORTH_STARTING = 1024 * 1024  # likewise, one that does not run yet: making it takes 25 to 50 us
 FEW, MANY = 16, 4096  # entries side by side, and in all
+STRETCH = {True: 128, False: 48}  # of real numbers in a row, or in a column: fewer are multiplied one by one
+ROWS = {True: 32, False: 2048}  # of these in a block, where the next unit is nearer than the next row, or is not
 SHORT = 2**20  # entries of matrices, up to which many are computed at a time
 
 
@@ -24,9 +26,16 @@ def worth_threads(form: Form, dtype: np.dtype[Any]) -> bool:
     return math.prod(form.shape) * dtype.itemsize >= WORTH_A_THREAD
 
 
-def is_choppy(form: Form, shapes: Sequence[Any], strides: Sequence[Any], dtype: np.dtype[Any]) -> bool:
-    """Whether there are so few entries in a row that NumPy takes less time, as it walks whole columns."""
+def suits(form: Form, shapes: Sequence[Any], strides: Sequence[Any], dtype: np.dtype[Any]) -> bool:
+    """Whether the kernel can write such a result, and takes no longer than NumPy."""
     walk = walk_of(form, shapes, strides, dtype)
+    if walk.one_by_one:
+        return True
+    return is_packed(shapes[P.Y], strides[P.Y], len(form.shape), dtype.itemsize) and not is_choppy(walk, form, shapes)
+
+
+def is_choppy(walk: Walk, form: Form, shapes: Sequence[Any]) -> bool:
+    """Whether there are so few entries in a row that NumPy takes less time, as it walks whole columns."""
     together = walk.width or walk.cycle // 3  # the first row, the last one, and those between
     return shapes[P.WHERE] is None and not walk.period and together < FEW and math.prod(form.shape) > MANY
 
@@ -42,21 +51,23 @@ class Walk(NamedTuple):
     strides: tuple[int, ...]
     steps: tuple[int, ...]
     batch: list[Axis]
+    one_by_one: bool = False
 
 
 def make_job(form: Form, shapes: Sequence[Any], strides: Sequence[Any], dtype: np.dtype[Any], workers: int) -> Job:
-    """From the shapes and the strides in bytes of the contiguous result, x, a, b, c and where (None: not there)."""
+    """From the shapes and the strides in bytes of the result, x, a, b, c and where (None: not there)."""
     walk = walk_of(form, shapes, strides, dtype)
     count, units = math.prod(form.shape), math.prod(length for length, _ in walk.batch)
     helpers = workers - 1 if worth_threads(form, dtype) else 0
     entries = walk.length * max(1, walk.width)
     share = max(1, min(ITEM, -(-count // (ITEMS_EACH * (helpers + 1))))) if helpers else count
-    block = min(walk.length, max(1, share // max(1, walk.width)))
+    block = block_of(walk) if walk.one_by_one else min(walk.length, max(1, share // max(1, walk.width)))
     blocks = -(-walk.length // block)
-    run = max(1, share // entries) if blocks == 1 else 1
+    run = max(1, share // block) if walk.one_by_one else max(1, share // entries) if blocks == 1 else 1
     items = -(-units * blocks // run)
     options = [(form.transpose, P.TRANSPOSE), (form.periodic, P.PERIODIC), (shapes[P.WHERE] is not None, P.MASKED)]
-    options += [(count * dtype.itemsize > CACHES, P.LARGE), (end_to_end(walk, shapes, dtype), P.END_TO_END)]
+    options += [(end_to_end(walk, shapes, dtype), P.END_TO_END), (walk.one_by_one, P.ONE_BY_ONE)]
+    options += [(count * dtype.itemsize > CACHES and not walk.one_by_one, P.LARGE)]
     words = P.Products.filled(
         P.AXIS_WORDS * len(walk.batch),
         small=count * dtype.itemsize < WORTH_STARTING,
@@ -96,10 +107,26 @@ def walk_of(form: Form, shapes: Sequence[Any], strides: Sequence[Any], dtype: np
             return Walk(total, 0, inner, cycle, 0, steps, steps, [])
         return Walk(total, 0, inner, total, cycle, steps, steps, [])
     batch = merge([axis for k, axis in enumerate(axes) if k != form.axis and axis[0] != 1])
-    if inner == 1:
-        return Walk(form.n, 0, 1, form.n, 0, rows[1], rows[1], batch)
-    width, steps = batch.pop()
-    return Walk(form.n, width, 1, form.n, 0, rows[1], steps, batch)
+    walk = Walk(form.n, 0, 1, form.n, 0, rows[1], rows[1], batch)
+    if inner > 1:
+        walk = walk._replace(width=batch[-1][0], steps=batch[-1][1], batch=batch[:-1])
+    if dtype.kind == "f" and shapes[P.WHERE] is None and is_scattered(walk, size):
+        return Walk(form.n, 0, 1, form.n, 0, rows[1], rows[1], batch, one_by_one=True)
+    return walk
+
+
+def is_scattered(walk: Walk, size: int) -> bool:
+    """Whether entries are not side by side, or not for long."""
+    stretch = walk.width or walk.length
+    apart = walk.steps[P.Y] != size or any(step not in (size, 0) for step in walk.steps[: P.WHERE])
+    return apart or stretch < STRETCH[walk.width == 0]
+
+
+def block_of(walk: Walk) -> int:
+    """The rows of a unit that are multiplied before those of the next one, which may be nearer in memory."""
+    _, steps = walk.batch[-1] if walk.batch else (0, (0,) * P.OPERANDS)
+    nearer = [abs(step) < abs(row) for step, row in zip(steps, walk.strides, strict=True) if step or row]
+    return min(walk.length, ROWS[2 * sum(nearer) > len(nearer)])
 
 
 def steps_along(k: int, shapes: Sequence[Any], strides: Sequence[Any]) -> tuple[int, ...]:

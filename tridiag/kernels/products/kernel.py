@@ -2,7 +2,7 @@
 
 Where all operands lie as the result does, or are constant, everything is one sequence of entries: what is in the row
 before lies ``edge`` entries before, and rows at the ends of a matrix are told by their places. Operands that lie in any
-other way are walked row by row, or column by column, and brought side by side where they are not.
+other way are walked row by row, or column by column, and brought side by side where they are not; or entry by entry.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ from tridiag.kernels.products.loops import (
     past_caches,
     plain,
 )
+from tridiag.kernels.products.one_by_one import bind, multiply_one_by_one
 from tridiag.kernels.runtime.threads import runner
-from tridiag.kernels.runtime.work_items import field, items
+from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.runtime.workspace import workspace
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.interrupts import stopping
@@ -49,19 +50,6 @@ multiply, multiply_past_caches, multiply_masked, multiply_long, multiply_long_pa
 )
 LONG = 4  # vectors of a row from which on those between its edges are told beforehand
 INSIDE = 2**62  # the period of entries none of which is at an edge
-
-
-@njit(**OPTIONS)
-def bind(job, worker, unit):
-    """Find the first row of every operand of a unit."""
-    for operand in range(P.OPERANDS):
-        at, index = job.pointers[operand], unit
-        for k in range(job.axes - 1, -1, -1):
-            axis = P.AXES + P.AXIS_WORDS * k
-            length = field(job, axis)
-            at += index % length * field(job, axis + 1 + operand)
-            index //= length
-        worker.base[operand] = at
 
 
 @njit(**OPTIONS)
@@ -211,6 +199,9 @@ def work(job, zero):
     for item in items(job):
         if job.flags & P.END_TO_END:
             multiply_in_one_go(zero, job, worker, item * block, min(length, (item + 1) * block))
+            continue
+        if job.flags & P.ONE_BY_ONE:
+            multiply_one_by_one(zero, job, worker, item * run, min((item + 1) * run, job.units * blocks))
             continue
         for place in range(item * run, min((item + 1) * run, job.units * blocks)):
             first = place % blocks * block

@@ -31,5 +31,6 @@ class Products(Job):
 AXES = Products.words
 PIECE = 256  # entries that are brought side by side at a time
 AXIS_WORDS = 1 + OPERANDS
-TRANSPOSE, PERIODIC, MASKED, LARGE, END_TO_END = 1, 2, 4, 8, 16  # flags
-# LARGE: the result is larger than the caches. END_TO_END: matrices of at least two rows lie so, as x does
+TRANSPOSE, PERIODIC, MASKED, LARGE, END_TO_END, ONE_BY_ONE = 1, 2, 4, 8, 16, 32  # flags
+# LARGE: the result is larger than the caches. END_TO_END: matrices of at least two rows lie so, as x does. ONE_BY_ONE:
+# entries are, in blocks of rows, each of which has all units before the next block
