@@ -12,6 +12,7 @@ from tridiag.calls.blocks import cached_block_plan
 from tridiag.calls.fast_path.facts import (
     Array,
     Casts,
+    brought_side_by_side,
     cast,
     casts_of,
     entry_of,
@@ -25,6 +26,8 @@ from tridiag.calls.fast_path.facts import (
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.runtime.call_table import RESULT, CallTable, Keepable, Same
 from tridiag.problems.forms import Shape
+
+ORDER = 3, 0, 1, 2  # d, A, B, C among the arguments
 
 
 class BoundBlocks(NamedTuple):
@@ -67,17 +70,22 @@ def bound_blocks(facts: tuple[Any, ...], backend: str) -> BoundBlocks | None:
     if casts is None or sides.shared or not hasattr(module, "bound_blocks"):
         return None
     shape, lifted = sides.shape, {k: shape for k, _, shape in plan.steps}
-    operands = [(plan.out_dtype, shape, contiguous(shape, plan.out_dtype.itemsize))]
-    for k in (3, 0, 1, 2):
+    given = []
+    for k in ORDER:
         dtype, own, steps = extents_of(facts[k], plan, k)
-        operands.append((dtype, lifted.get(k, own), steps_in(own, steps, lifted.get(k, own))))
-    if any(dtype != plan.out_dtype for dtype, _, _ in operands):
+        given.append((dtype, lifted.get(k, own), steps_in(own, steps, lifted.get(k, own))))
+    if any(dtype != plan.out_dtype for dtype, _, _ in given):
         return None  # real blocks of complex vectors
+    given, copied = brought_side_by_side(given, (1, 2, 2, 2))
+    operands = [(plan.out_dtype, shape, contiguous(shape, plan.out_dtype.itemsize)), *given]
+    casts = (*casts, *((ORDER[k], np.ascontiguousarray) for k in copied))
     # a vector is a matrix of one column
     shapes: Any = tuple((*own, 1) if k < 2 else own for k, (_, own, _) in enumerate(operands))
     strides: Any = tuple((*steps, 0) if k < 2 else steps for k, (_, _, steps) in enumerate(operands))
     call = module.bound_blocks(plan.form, shapes, strides, plan.out_dtype)
     if call is None:
         return None
-    kept = kept_call_of(call, (*facts, Same(backend)), casts, operands[0], (RESULT, 3, 0, 1, 2), RESULT, False)
+    kept = None
+    if not copied:
+        kept = kept_call_of(call, (*facts, Same(backend)), casts, operands[0], (RESULT, *ORDER), RESULT, False)
     return BoundBlocks(call, casts, shape, plan.out_dtype, kept)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 from tridiag.calls.outputs import self_overlaps
 from tridiag.calls.plan import Plan
 from tridiag.calls.singular import raise_if_singular
-from tridiag.kernels.jobs.batches import contiguous
+from tridiag.kernels.jobs.batches import contiguous, is_packed
 from tridiag.kernels.runtime.call_table import (
     ARRAYS,
     CONVERTED,
@@ -114,6 +114,19 @@ def extents_of(fact: Any, plan: Plan | None = None, k: int = 0) -> Facts:
     if isinstance(fact, type):
         return wanted, (), ()
     return (dtype, shape, fact[2]) if wanted == dtype else (wanted, shape, contiguous(shape, wanted.itemsize))
+
+
+def brought_side_by_side(operands: Sequence[Facts], axes: Sequence[int]) -> tuple[list[Facts], list[int]]:
+    """Operands whose last ``axes`` lie side by side, by copies where they do not; and which are copied."""
+    apart = [
+        not is_packed(shape, steps, last, dtype.itemsize)
+        for (dtype, shape, steps), last in zip(operands, axes, strict=True)
+    ]
+    copies = [
+        (dtype, shape, contiguous(shape, dtype.itemsize) if copied else steps)
+        for (dtype, shape, steps), copied in zip(operands, apart, strict=True)
+    ]
+    return copies, [k for k, copied in enumerate(apart) if copied]
 
 
 def fits(facts: Facts, result: Facts) -> bool:

@@ -15,6 +15,7 @@ from tridiag.calls.fast_path.facts import (
     Casts,
     Facts,
     Group,
+    brought_side_by_side,
     cast,
     casting,
     casts_of,
@@ -135,17 +136,21 @@ def bound_recurrence(
     result = plan.out_dtype, form.shape, contiguous(form.shape, plan.out_dtype.itemsize)
     if out is not None and not fits(out, result):
         return None
-    operands, lifted, real = [out or result], {k: shape for k, _, shape in plan.steps}, {}
+    operands, lifted, changed = [], {k: shape for k, _, shape in plan.steps}, {}
     for k, fact in enumerate(facts):
         dtype, shape, strides = extents_of(fact, plan, k)
         if dtype != plan.out_dtype:  # real coefficients of complex sequences
             if not isinstance(fact, type) and not is_contiguous(fact):
                 return None
             dtype, strides = plan.out_dtype, contiguous(shape, plan.out_dtype.itemsize)
-            real[k] = casting(fact, dtype.name)
+            changed[k] = casting(fact, dtype.name)
         operands.append((dtype, lifted.get(k, shape), steps_in(shape, strides, lifted.get(k, shape))))
-    casts = tuple((dict(casts) | real).items())
-    _, shapes, strides = zip(*operands, strict=True)
+    copied: list[int] = []
+    if form.matrices:
+        operands, copied = brought_side_by_side(operands, [2] * order + [1] * (len(operands) - order))
+        changed |= dict.fromkeys(copied, np.ascontiguousarray)
+    casts = tuple((dict(casts) | changed).items())
+    _, shapes, strides = zip(out or result, *operands, strict=True)
     found: Any = module.bound_recurrence(verb, form, order, shapes, strides, plan.out_dtype)
     elsewhere = found is None and out is not None
     if elsewhere:
@@ -155,7 +160,9 @@ def bound_recurrence(
     call, order_of_operands = found
     options = (*map(Same, (axis, reverse, False, backend)),)  # without the last values
     arguments = arguments_of(facts, order, tuples, states), (out or Same(None), *options)
-    kept = None if elsewhere else kept_recurrence(call, arguments, casts, result, order_of_operands, out is not None)
+    kept = None
+    if not (elsewhere or copied):
+        kept = kept_recurrence(call, arguments, casts, result, order_of_operands, out is not None)
     axes = (slice(None),) * form.axis
     last = tuple((*axes, row_of(form, form.n - 1 - k)) for k in range(min(form.n, order)))
     return BoundRecurrence(call, order_of_operands, casts, form.shape, plan.out_dtype, kept, elsewhere, last)
