@@ -17,7 +17,7 @@ from tridiag.problems.forms import Form
 WORTH_A_THREAD = 384 * 1024  # bytes of the result; less is not worth a helper
 WORTH_STARTING = 1024 * 1024  # likewise, one that does not run yet: making it takes 25 to 50 us
 FEW, MANY = 16, 4096  # entries side by side, and in all
-STRETCH = {True: 128, False: 48}  # of real numbers in a row, or in a column: fewer are multiplied one by one
+STRETCH = {True: 240, False: 28}  # of real numbers in a row, or in a column: fewer are multiplied one by one
 ROWS = {True: 32, False: 2048}  # of these in a block, where the next unit is nearer than the next row, or is not
 SHORT = 2**20  # entries of matrices, up to which many are computed at a time
 
@@ -31,7 +31,8 @@ def suits(form: Form, shapes: Sequence[Any], strides: Sequence[Any], dtype: np.d
     walk = walk_of(form, shapes, strides, dtype)
     if walk.one_by_one:
         return True
-    return is_packed(shapes[P.Y], strides[P.Y], len(form.shape), dtype.itemsize) and not is_choppy(walk, form, shapes)
+    rows = walk.steps[P.Y] == dtype.itemsize or is_packed(shapes[P.Y], strides[P.Y], len(form.shape), dtype.itemsize)
+    return rows and not is_choppy(walk, form, shapes)
 
 
 def is_choppy(walk: Walk, form: Form, shapes: Sequence[Any]) -> bool:

@@ -44,6 +44,7 @@ def multiply_one_by_one(zero, job, worker, place, last):
     low, high = (P.C, P.A) if turned else (P.A, P.C)
     base, strides = worker.base, job.strides
     step = Places(strides[P.Y], strides[P.X], strides[P.B], strides[low], strides[high])
+    whole = block >= n > 1 and not around
     neighbours, aside = 1, Places(0, 0, 0, 0, 0)
     if job.axes:
         neighbours, own = field(job, axis), axis + 1
@@ -57,7 +58,10 @@ def multiply_one_by_one(zero, job, worker, place, last):
         bind(job, worker, unit)
         at = Places(base[P.Y], base[P.X], base[P.B], base[low], base[high])
         for _ in range(count):
-            multiply_rows_of_unit(zero, at, step, turned, around, first, min(n, first + block), n)
+            if whole:
+                multiply_unit(zero, at, step, turned, n)
+            else:
+                multiply_rows_of_unit(zero, at, step, turned, around, first, min(n, first + block), n)
             at = Places(
                 at.y + aside.y, at.x + aside.x, at.b + aside.b, at.low + aside.low, at.high + aside.high
             )  # fmt: skip
@@ -65,20 +69,51 @@ def multiply_one_by_one(zero, job, worker, place, last):
 
 
 @njit(**OPTIONS)
-def multiply_rows_of_unit(zero, at, step, turned, around, first, last, n):
-    """Rows first <= i < last of n; ``turned``: what multiplies an entry before or after a row is in the row of it."""
+def multiply_unit(zero, at, step, turned, n):
+    """All rows, of which there are at least two; the first one has none before it, and the last one none after."""
+    first = behind(at, step, turned, 0)
+    before, own = load(first.x, zero), load(first.x + step.x, zero)
+    store(first.y, load(first.b, zero) * before + load(first.high, zero) * own)
+    before, own = multiply_between(zero, behind(at, step, turned, 1), step, before, own, n - 2)
+    last = behind(at, step, turned, n - 1)
+    store(last.y, load(last.b, zero) * own + load(last.low, zero) * before)
+
+
+@njit(**OPTIONS)
+def behind(at, step, turned, rows):
+    """The places so many rows on; ``turned``: what multiplies an entry before or after a row is in the row of it."""
     shift = types.int64(turned)
-    low, high = at.low - shift * step.low, at.high + shift * step.high
+    return Places(
+        at.y + rows * step.y,
+        at.x + rows * step.x,
+        at.b + rows * step.b,
+        at.low + (rows - shift) * step.low,
+        at.high + (rows + shift) * step.high,
+    )
+
+
+@njit(**OPTIONS)
+def multiply_between(zero, at, step, before, own, count):
+    """So many rows none of which is the first or the last one; the entries of x before and in the row behind them."""
+    y, x, b, low, high = at.y, at.x + step.x, at.b, at.low, at.high
+    for _ in range(count):
+        after = load(x, zero)
+        value = load(b, zero) * own + load(low, zero) * before
+        store(y, value + load(high, zero) * after)
+        before, own = own, after
+        y, x, b, low, high = y + step.y, x + step.x, b + step.b, low + step.low, high + step.high
+    return before, own
+
+
+@njit(**OPTIONS)
+def multiply_rows_of_unit(zero, at, step, turned, around, first, last, n):
+    """Rows first <= i < last of n, of matrices that may be periodic."""
     begin, end = max(first, 1), min(last, n - 1)
     if first == 0:
         multiply_end(zero, at, step, turned, 0, n - 1 if around else -1, 1 if n > 1 else 0 if around else -1)
     if begin < end:
         before, own = load(at.x + (begin - 1) * step.x, zero), load(at.x + begin * step.x, zero)
-        for i in range(begin, end):
-            after = load(at.x + (i + 1) * step.x, zero)
-            value = load(at.b + i * step.b, zero) * own + load(low + i * step.low, zero) * before
-            store(at.y + i * step.y, value + load(high + i * step.high, zero) * after)
-            before, own = own, after
+        multiply_between(zero, behind(at, step, turned, begin), step, before, own, end - begin)
     if last == n and n > 1:
         multiply_end(zero, at, step, turned, n - 1, n - 2, 0 if around else -1)
 
