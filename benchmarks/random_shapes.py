@@ -1,6 +1,6 @@
 """Every verb on shapes that nobody tuned on, against what a user would write or call himself.
 
-    python benchmarks/random_shapes.py [--seed K] [--shapes N] [--only VERB]... [--json FILE]
+    python benchmarks/random_shapes.py [--seed K] [--shapes N] [--only VERB]... [--views] [--json FILE]
 
 For each verb shapes are drawn by their logarithms, 20 to 3e6 values in all, float32 or float64. Contestants are the
 loops of `plain_loops`, on one thread and on as many as `tridiag` takes, and SciPy, NumPy or PyTorch where they have the
@@ -8,8 +8,9 @@ verb; inside jit what `jax.lax` has. All get operands and, where they take one, 
 clock. A figure is our time over that of the best of the others: the geometric mean over the shapes, the worst of those
 that take 10 us or more, by how many microseconds the worst of the shorter ones is behind, and how many are behind by
 more than a tenth. The floor is the geometric mean of one who takes as long as it takes to add up the operands, by a
-plain loop, on one thread or several, or a jitted function; as an empty call where none has the shape of the result. The
-ten worst shapes of all are told by name.
+plain loop, on one thread or several, or a jitted function; as an empty call where none has the shape of the result.
+With ``--views`` operands and results lie in memory as views do, in one of seven ways each; the floor is an empty call.
+The ten worst shapes of all are told by name.
 
 The record goes to ``benchmarks/results/random_shapes/``, a file a processor and seed. Exits with 1 where a figure is
 short of its bar, or an answer is wrong. Needs SciPy, PyTorch, JAX and rich.
@@ -25,8 +26,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import random_verbs
 from lines import file_name
-from random_verbs import EMPTY, FLOORS, IN_JIT, PARALLEL_STREAM, STREAM, VERBS, Problem
+from random_verbs import EMPTY, FLOORS, IN_JIT, OF_VIEWS, PARALLEL_STREAM, STREAM, VERBS, Problem
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -133,8 +135,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", action="append", metavar="VERB", help="a verb, or a pattern; may be repeated")
     parser.add_argument("--json", type=Path, help="where the record goes")
     parser.add_argument("--list", action="store_true", help="print the names of the verbs, and stop")
+    parser.add_argument("--views", action="store_true", help="operands and results that are not contiguous")
     options = parser.parse_args(arguments)
-    verbs = [verb for verb in VERBS | IN_JIT if any(fnmatch.fnmatchcase(verb, p) for p in options.only or "*")]
+    random_verbs.views = options.views
+    known = OF_VIEWS if options.views else (*VERBS, *IN_JIT)
+    verbs = [verb for verb in known if any(fnmatch.fnmatchcase(verb, p) for p in options.only or "*")]
     if not verbs:
         parser.error("no verb has such a name; --list prints them all")
     if options.list:
@@ -143,7 +148,9 @@ def main(arguments: list[str] | None = None) -> int:
     records = [measure(verb, options.seed, options.shapes) for verb in verbs]
     show(records)
     here = conditions()
-    path = options.json or (None if options.only else RESULTS / f"{file_name(here)}_{options.seed}.json")
+    path = options.json or (
+        None if options.only else RESULTS / f"{file_name(here)}{'_views' * options.views}_{options.seed}.json"
+    )
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(here | {"seed": options.seed, "verbs": records}, indent=1) + "\n")

@@ -23,6 +23,12 @@ EMPTY, STREAM, PARALLEL_STREAM = "an empty call", "a stream", "a parallel stream
 FLOORS = EMPTY, STREAM, PARALLEL_STREAM
 SMALLEST, LARGEST = 20, 3e6  # values
 MOST_STATES = 1, 16  # of a sequence of selective scans
+WAYS = 7  # in which arrays lie
+views = False  # whether operands and results of these verbs are views
+OF_VIEWS = (
+    "solve", "factor(...).solve", "slogdet", "matmul", "solve_block", "linear_recurrence", "linear_recurrence, axis=0",
+    "linear_recurrence(1.0, x)", "matrix_recurrence", "logcumsumexp", "log_linear_recurrence",
+)  # fmt: skip
 ACCURATE, PLAUSIBLE = 16.0, 1e5  # eps: of residuals; of values of recurrences that remember hundreds of steps
 
 Array = np.ndarray[Any, Any]
@@ -79,7 +85,7 @@ def plain(name: str, *arrays: Any, out: Any) -> dict[str, Callable[[], Any]]:
     loops = {"loop": serial, "parallel loop": parallel, EMPTY: nothing(count)}
     calls = {told: written(function, *arrays, *results, returned=out) for told, function in loops.items()}
     added = [x for x in arrays if not isinstance(out, tuple) and np.shape(x) == out.shape]
-    if added:
+    if added and not views:
         target = np.empty_like(out)
         for told, function in zip((STREAM, PARALLEL_STREAM), streams(len(added)), strict=True):
             calls[told] = written(function, *added, target)
@@ -93,10 +99,42 @@ def in_double(name: str, *arrays: Any, shape: tuple[int, ...]) -> Array:
     return found
 
 
+def laid(rng: Rng, *arrays: Array) -> tuple[Array, ...]:
+    """The arrays, or the same entries that lie in one of seven ways each, or all in one."""
+    if not views:
+        return arrays
+    way = rng.integers(WAYS) if rng.random() < 0.4 else None
+    return tuple(laid_out(x, int(rng.integers(WAYS) if way is None else way)) for x in arrays)
+
+
+def empty_like(rng: Rng, x: Array) -> tuple[Array, Array]:
+    """Room for two results that lie alike."""
+    way = int(rng.integers(WAYS)) if views else 0
+    return laid_out(np.empty(x.shape, x.dtype), way), laid_out(np.empty(x.shape, x.dtype), way)
+
+
+def laid_out(x: Array, way: int) -> Array:
+    """Contiguous, as of Fortran, every other entry or row, a part of longer rows, or backwards along either axis."""
+    (rows, columns), rest = x.shape[:2], x.shape[2:]
+    if way == 0:
+        return np.ascontiguousarray(x)
+    view: Array = (
+        np.empty(x.shape, x.dtype, order="F"),
+        np.empty((rows, 2 * columns, *rest), x.dtype)[:, ::2],
+        np.empty((2 * rows, columns, *rest), x.dtype)[::2],
+        np.empty((rows, columns + 3, *rest), x.dtype)[:, 1:-2],
+        np.empty(x.shape, x.dtype)[:, ::-1],
+        np.empty(x.shape, x.dtype)[::-1],
+    )[way - 1]
+    view[...] = x
+    return view
+
+
 def dominant(rng: Rng, shape: tuple[int, ...], dtype: str) -> tuple[Array, ...]:
     a, c = rng.uniform(-1, 1, shape), rng.uniform(-1, 1, shape)
     b = abs(a) + abs(c) + rng.uniform(0.01, 1, shape)
-    return tuple(x.astype(dtype) for x in (a, b, c, rng.standard_normal(shape)))
+    given = tuple(x.astype(dtype) for x in (a, b, c, rng.standard_normal(shape)))
+    return laid(rng, *given) if len(shape) == 2 else given
 
 
 def written(function: Any, *given: Any, returned: Any = None, **options: Any) -> Callable[[], Any]:
@@ -131,8 +169,9 @@ def solve(rng: Rng, told: str) -> Problem:
     shape, dtype = drawn(rng)
     axis = int(rng.integers(2))
     *_, d = given = dominant(rng, shape, dtype)
-    calls = ours(tridiag.solve, *given, axis=axis, out=np.empty_like(d))
-    calls |= plain("solve_rows" if axis else "solve_columns", *given, out=np.empty_like(d))
+    own, other = empty_like(rng, d)
+    calls = ours(tridiag.solve, *given, axis=axis, out=own)
+    calls |= plain("solve_rows" if axis else "solve_columns", *given, out=other)
     return Problem(f"{told}, axis={axis},", shape, dtype, calls, lambda x: worst_residual(*given, x, axis), ACCURATE)
 
 
@@ -154,8 +193,9 @@ def solve_one_matrix(rng: Rng, told: str) -> Problem:
 def solve_factored(rng: Rng, told: str) -> Problem:
     shape, dtype = drawn(rng)
     a, b, c, d = given = dominant(rng, shape, dtype)
-    calls = ours(tridiag.factor(a, b, c).solve, d, out=np.empty_like(d))
-    calls |= plain("solve_factored", a, *factors(a, b, c), d, out=np.empty_like(d))
+    own, other = empty_like(rng, d)
+    calls = ours(tridiag.factor(a, b, c).solve, d, out=own)
+    calls |= plain("solve_factored", a, *factors(a, b, c), d, out=other)
     return Problem(told, shape, dtype, calls, lambda x: worst_residual(*given, x), ACCURATE)
 
 
@@ -183,7 +223,8 @@ def matmul(rng: Rng, told: str) -> Problem:
     shape, dtype = drawn(rng)
     a, b, c, x = given = dominant(rng, shape, dtype)
     exact = in_double("matmul", *given, shape=shape)
-    calls = ours(tridiag.matmul, a, b, c, x, out=np.empty_like(x)) | plain("matmul", a, b, c, x, out=np.empty_like(x))
+    own, other = empty_like(rng, x)
+    calls = ours(tridiag.matmul, a, b, c, x, out=own) | plain("matmul", a, b, c, x, out=other)
     return Problem(told, shape, dtype, calls, lambda y: relative_error(y, exact), ACCURATE)
 
 
@@ -193,7 +234,7 @@ def solve_block(rng: Rng, told: str) -> Problem:
     square = (*shape, shape[-1])
     A, C = (rng.uniform(-1, 1, square) for _ in range(2))
     B = rng.uniform(-1, 1, square) + 4 * shape[-1] * np.eye(shape[-1])
-    given = tuple(x.astype(dtype) for x in (A, B, C, rng.standard_normal(shape)))
+    given = laid(rng, *(x.astype(dtype) for x in (A, B, C, rng.standard_normal(shape))))
     exact = in_double("solve_blocks", *given, shape=shape)
     calls = ours(tridiag.solve_block, *given) | plain("solve_blocks", *given, out=np.empty(shape, dtype))
     return Problem(told, shape, dtype, calls, lambda x: relative_error(x, exact), 4 * ACCURATE)
@@ -204,11 +245,10 @@ def solve_block(rng: Rng, told: str) -> Problem:
 
 def sequences(rng: Rng, told: str, axis: int) -> Problem:
     shape, dtype = drawn(rng)
-    a, x = rng.uniform(0.5, 1, shape).astype(dtype), rng.standard_normal(shape).astype(dtype)
+    a, x = laid(rng, rng.uniform(0.5, 1, shape).astype(dtype), rng.standard_normal(shape).astype(dtype))
     loop = "recurrence_columns" if axis == 0 else "recurrence_rows"
-    exact = in_double(loop, a, x, shape=shape)
-    calls = ours(tridiag.linear_recurrence, a, x, axis=axis, out=np.empty_like(x))
-    calls |= plain(loop, a, x, out=np.empty_like(x))
+    exact, (own, other) = in_double(loop, a, x, shape=shape), empty_like(rng, x)
+    calls = ours(tridiag.linear_recurrence, a, x, axis=axis, out=own) | plain(loop, a, x, out=other)
     return Problem(told, shape, dtype, calls, lambda y: relative_error(y, exact), PLAUSIBLE)
 
 
@@ -219,10 +259,10 @@ verb("linear_recurrence, axis=0")(functools.partial(sequences, axis=0))
 @verb("linear_recurrence(1.0, x)")
 def cumulative_sum(rng: Rng, told: str) -> Problem:
     shape, dtype = drawn(rng)
-    x = rng.standard_normal(shape).astype(dtype)
-    exact, out = np.cumsum(x.astype(float), -1), np.empty_like(x)
-    calls = ours(tridiag.linear_recurrence, 1.0, x, out=np.empty_like(x)) | plain("sums", x, out=np.empty_like(x))
-    calls["cumsum"] = lambda: np.cumsum(x, -1, out=out)
+    (x,) = laid(rng, rng.standard_normal(shape).astype(dtype))
+    exact, (own, other) = np.cumsum(x.astype(float), -1), empty_like(rng, x)
+    calls = ours(tridiag.linear_recurrence, 1.0, x, out=own) | plain("sums", x, out=other)
+    calls["cumsum"] = lambda: np.cumsum(x, -1, out=other)
     return Problem(told, shape, dtype, calls, lambda y: relative_error(y, exact), PLAUSIBLE)
 
 
@@ -245,10 +285,9 @@ def constant_of_order_2(rng: Rng, told: str) -> Problem:
 def matrices(rng: Rng, told: str) -> Problem:
     shape, dtype = drawn(rng, (2, 6))
     A = (rng.uniform(-1, 1, (*shape, shape[-1])) / np.sqrt(shape[-1])).astype(dtype)
-    x = rng.standard_normal(shape).astype(dtype)
-    exact = in_double("matrix_recurrence", A, x, shape=shape)
-    calls = ours(tridiag.matrix_recurrence, A, x, out=np.empty_like(x))
-    calls |= plain("matrix_recurrence", A, x, out=np.empty_like(x))
+    A, x = laid(rng, A, rng.standard_normal(shape).astype(dtype))
+    exact, (own, other) = in_double("matrix_recurrence", A, x, shape=shape), empty_like(rng, x)
+    calls = ours(tridiag.matrix_recurrence, A, x, out=own) | plain("matrix_recurrence", A, x, out=other)
     return Problem(told, shape, dtype, calls, lambda y: relative_error(y, exact), PLAUSIBLE)
 
 
@@ -289,12 +328,12 @@ def logarithms(rng: Rng, told: str) -> Problem:
 
     shape, dtype = drawn(rng)
     axis = int(rng.integers(2))
-    x = rng.standard_normal(shape).astype(dtype)
-    exact = np.log(np.cumsum(np.exp(x.astype(float)), axis))
+    (x,) = laid(rng, rng.standard_normal(shape).astype(dtype))
+    exact, (own, other) = np.log(np.cumsum(np.exp(x.astype(float)), axis)), empty_like(rng, x)
     torch.set_num_threads(threads())
-    tensor, result = torch.from_numpy(x), torch.empty(shape, dtype=getattr(torch, dtype))
+    tensor, result = torch.from_numpy(np.ascontiguousarray(x)), torch.empty(shape, dtype=getattr(torch, dtype))
     loop = "logcumsumexp_rows" if axis else "logcumsumexp_columns"
-    calls = ours(tridiag.logcumsumexp, x, axis=axis, out=np.empty_like(x)) | plain(loop, x, out=np.empty_like(x))
+    calls = ours(tridiag.logcumsumexp, x, axis=axis, out=own) | plain(loop, x, out=other)
     calls["torch"] = lambda: torch.logcumsumexp(tensor, axis, out=result)
     return Problem(f"{told}, axis={axis},", shape, dtype, calls, lambda y: relative_error(y, exact), PLAUSIBLE)
 
@@ -302,10 +341,11 @@ def logarithms(rng: Rng, told: str) -> Problem:
 @verb("log_linear_recurrence")
 def log_recurrence(rng: Rng, told: str) -> Problem:
     shape, dtype = drawn(rng)
-    log_a, x = (-rng.exponential(size=shape)).astype(dtype), rng.standard_normal(shape).astype(dtype)
-    exact = in_double("log_recurrence_rows", log_a, x, shape=shape)
-    calls = ours(tridiag.log_linear_recurrence, log_a, x, out=np.empty_like(x))
-    calls |= plain("log_recurrence_rows", log_a, x, out=np.empty_like(x))
+    log_a = (-rng.exponential(size=shape)).astype(dtype)
+    log_a, x = laid(rng, log_a, rng.standard_normal(shape).astype(dtype))
+    exact, (own, other) = in_double("log_recurrence_rows", log_a, x, shape=shape), empty_like(rng, x)
+    calls = ours(tridiag.log_linear_recurrence, log_a, x, out=own)
+    calls |= plain("log_recurrence_rows", log_a, x, out=other)
     return Problem(told, shape, dtype, calls, lambda y: relative_error(y, exact), PLAUSIBLE)
 
 

@@ -194,8 +194,10 @@ def test_kernels_for_narrow_vectors_are_timed_beside_others(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("verb", ["matmul", "order 2, constant", "jit: logcumsumexp"])
-def test_shapes_are_drawn_at_random(verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("verb", "views"), [("matmul", False), ("order 2, constant", False), ("jit: logcumsumexp", False), ("matmul", True)]
+)
+def test_shapes_are_drawn_at_random(verb: str, views: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     import random_shapes
     import random_verbs
@@ -204,7 +206,9 @@ def test_shapes_are_drawn_at_random(verb: str, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(random_verbs, "LARGEST", 1000)
     monkeypatch.setattr(short_race, "BUDGET", 0.0)
     path = tmp_path / "shapes.json"
-    random_shapes.main(["--only", verb, "--shapes", "2", "--json", str(path)])  # whatever the bars say of two shapes
+    options = ["--views"] if views else []
+    monkeypatch.setattr(random_verbs, "views", False)
+    random_shapes.main(["--only", verb, "--shapes", "2", "--json", str(path), *options])  # whatever the bars say of two
     (found,) = json.loads(path.read_text())["verbs"]
     assert found["verb"] == verb and len({point["problem"] for point in found["points"]}) == 2
     for point in found["points"]:
