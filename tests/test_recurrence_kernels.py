@@ -1,5 +1,6 @@
 """Kernels that JAX calls in a process that has to compile them."""
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from tridiag.calls.fast_path.recurrences import recurrence
 from tridiag.kernels.jobs import recurrences as jobs
 from tridiag.kernels.jobs import systems
 from tridiag.kernels.jobs.words import recurrences as C
-from tridiag.kernels.table import call_of
+from tridiag.kernels.table import call_of, kernel
 
 PROGRAM = """
 import jax, numpy as np, tridiag
@@ -230,3 +231,27 @@ def test_short_rows_past_the_caches_are_read_in_order(monkeypatch: pytest.Monkey
             job = jobs.make_job(form, 1, [(100, n)] * 3, strides, np.dtype(f"f{size}"), 1)
             words = C.Recurrences.view(job.words)
             assert (int(words.kind), int(words.flags) & C.LARGE) == (kind, C.LARGE)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_no_item_writes_the_sequences_of_another(dtype: str, reverse: bool) -> None:
+    """Lanes that were left over computed some again, side by side with another thread: up to ten times as long."""
+    pytest.importorskip("numba")
+    from tridiag.problems.forms import Recurrence
+
+    rng, lanes = np.random.default_rng(24), systems.lanes_of(np.dtype(dtype))
+    shape = 2 * lanes - 3, 300
+    a, x, room = rng.uniform(-1, 1, (3, *shape)).astype(dtype)
+    form = Recurrence(shape, 1, reverse=reverse)
+    job = jobs.make_job(form, 1, [shape] * 3, [x.strides] * 3, np.dtype(dtype), 2)
+    words, layout = job.words.copy(), C.Recurrences
+    assert (layout.view(words).kind, layout.view(words).items) == (C.ROWS, 2)
+    words[layout.next.word] = 1  # the last item alone
+    words[[layout.pointers.word + k for k in range(3)]] = [v.ctypes.data for v in (room, x, a)]
+    run = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(kernel(*job.kernel).address)
+    before = room[:lanes].copy()
+    run(words.ctypes.data, 0)
+    np.testing.assert_array_equal(room[:lanes], before)
+    wanted = tridiag.linear_recurrence(a, x, reverse=reverse, backend="numba_scan")
+    np.testing.assert_array_equal(room[lanes:], wanted[lanes:])

@@ -112,7 +112,10 @@ def in_rows(made: Order, order: int, move: Any, run: Any) -> Any:
 
     @njit(**OPTIONS)
     def work(job, zero):
-        """Sequences that lie contiguous in memory, one in each lane; the last group repeats some of the one before."""
+        """Sequences that lie contiguous in memory, one in each lane.
+
+        Lanes that the last group leaves over repeat its last sequence, and none that another thread may be writing.
+        """
         room, lanes = allocate(scratch_size(zero)), lanes_of(zero, ())
         if address_of(room) == 0:
             return
@@ -122,8 +125,8 @@ def in_rows(made: Order, order: int, move: Any, run: Any) -> Any:
             for group in range(item * groups, min(last, (item + 1) * groups)):
                 if stopping():
                     break  # before lanes are moved on from where they were left
-                first = min(group * lanes, count - lanes)
-                if group > item * groups and first == group * lanes:
+                first = group * lanes
+                if group > item * groups and first + lanes <= count:
                     follow(zero, job, room, first)
                 else:
                     bind(zero, job, room, first, 1, 0)

@@ -101,8 +101,8 @@ def functions(order: int) -> Order:
     def bind(zero, job, room, index, side, start):
         """Point the lanes at sequences from ``index`` on, ``side`` apart, at steps from ``start`` on.
 
-        A ``side`` below 0: at chunks of as many steps of one sequence. A constant operand is copied as often as it is
-        read at a time.
+        A ``side`` below 0: at chunks of as many steps of one sequence. Lanes behind the last sequence compute it too. A
+        constant operand is copied as often as it is read at a time.
         """
         lanes, size = lanes_of(zero, ()), bytes_of_real(zero, ())
         room.end_to_end = 1 if side > 0 else 0
@@ -111,7 +111,7 @@ def functions(order: int) -> Order:
             constant = room.addresses.constants + operand * LINE * MOST_LANES
             for lane in range(lanes):
                 if side > 0:
-                    at = base(job, operand, index + side * lane) + start * step
+                    at = base(job, operand, min(index + side * lane, job.sequences - 1)) + start * step
                 else:
                     at = base(job, operand, index) + (start - side * lane) * step
                 if step == 0:
@@ -143,7 +143,7 @@ def functions(order: int) -> Order:
         room.cut = 0
         for k in range(order):
             for lane in range(lanes):
-                value = load(base(job, C.A + order + k, index + lane), zero)
+                value = load(base(job, C.A + order + k, min(index + lane, job.sequences - 1)), zero)
                 store(room.addresses.state + k * LINE + lane * size, value)
 
     return Order(base, stride, step_by_step, bind, begin)
