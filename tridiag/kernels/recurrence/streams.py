@@ -20,9 +20,11 @@ from tridiag.kernels.recurrence.order import Order
 from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.periods import lanes_of, moved, positions, step_of
+from tridiag.kernels.simd.processor import bytes_of_register
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import OPTIONS, Code
+from tridiag.kernels.simd.vector import LINE, OPTIONS, Code
 
+MOST_STEPS = 2**62  # more than there are
 LARGEST_FINITE = {4: 3.4028234663852886e38, 8: 1.7976931348623157e308}  # by the bytes of a number
 
 
@@ -33,13 +35,13 @@ class Vector(NamedTuple):
     a: Value
     x: Value
     first: Value
+    behind: list[Value]  # for each width of halves, which lanes lie in the second one
 
     def joined(self) -> tuple[Value, Value, Value]:
         """The values that follow 0; the products of all coefficients up to each; the largest product of any half."""
         code, lanes = self.code, range(self.code.lanes)
         value, product, largest = self.x, self.a, code.magnitude(self.a)
-        for width in (2**k for k in range(code.lanes.bit_length() - 1)):
-            behind = code.mask(code.integer(sum(1 << lane for lane in lanes if lane & width)))
+        for width, behind in zip(widths(code), self.behind, strict=True):
             places = [lane - lane % width - 1 if lane & width else lane for lane in lanes]
             value = code.where(behind, product * code.shuffle(value, value, places) + value, value)
             product = code.where(behind, product * code.shuffle(product, product, places), product)
@@ -76,6 +78,21 @@ class Vector(NamedTuple):
         return found
 
 
+def widths(code: Code) -> list[int]:
+    """Of halves that are joined, one after another."""
+    return [2**k for k in range(code.lanes.bit_length() - 1)]
+
+
+def seconds(code: Code, nothing: Value) -> list[Value]:
+    """The lanes of second halves of each width. ``nothing``: 0, which no compiler knows.
+
+    Where vectors fill a register, masks that are not known cost nothing; others become shuffles, of which a processor
+    has one or two at a time. Narrow registers have no masks of their own.
+    """
+    lanes, nothing = range(code.lanes), nothing if bytes_of_register() == LINE else code.integer(0)
+    return [code.mask(nothing + sum(1 << lane for lane in lanes if lane & width)) for width in widths(code)]
+
+
 def finite(code: Code, x: Value) -> Value:
     return code.magnitude(x) <= LARGEST_FINITE[code.size_of_real]
 
@@ -98,7 +115,7 @@ class Stream(NamedTuple):
     def write(self, code: Code, *words: Value) -> None:
         """``words``: steps in all, and of a sequence; the addresses of y, x and a."""
         count, n, y, x, a = words
-        memory, turn = Steps(1, self.backward), lanes_of(code, n, code.lanes)
+        memory, turn, behind = Steps(1, self.backward), lanes_of(code, n, code.lanes), seconds(code, n / MOST_STEPS)
         step = step_of(code, turn)
 
         def vector(i: Value, state: Any, used: Value | None = None) -> Any:
@@ -107,7 +124,7 @@ class Stream(NamedTuple):
             found, factors = memory.take(code, x, i, used), memory.take(code, a, i, used)
             own = code.shuffle(last, factors, range(code.lanes - 1, 2 * code.lanes - 1)) if self.transposed else factors
             own = code.where(first, code.real_zero(), own)
-            values, before = Vector(code, own, found, first).after(before)
+            values, before = Vector(code, own, found, first, behind).after(before)
             memory.put(code, y, i, values, used)
             return before, moved(code, position, step, turn), factors
 
