@@ -40,6 +40,7 @@ SKIPPED = (  # each line that has one of these
 OVER_SEPARATORS, OVER_OFFSETS, OVER_FLAGS, OVER_GROUPS = (
     "step < count; step *= 2", "k < part.width * OPERANDS", "k < width + 2", "for (Index group = blockIdx.x;;)"
 )  # fmt: skip
+STORE = "STG."  # what writes a solution to memory
 
 
 class Shape(NamedTuple):
@@ -108,6 +109,9 @@ def instructions(text: str, made: nvrtc.Compiled, shape: Shape) -> int:
             assert shape.launch.in_turn and lines & numbers(text, OVER_GROUPS), f"a loop of {SOURCE} that is not known"
             within = loop
     assert known.count(OVER_SEPARATORS) == 1, "the separators' system is solved once, or a block was taken for another"
+    assert any(STORE in one.text for k in within for one in blocks[k].instructions), (
+        "a path that ends before the solution"
+    )
     return sum(times[k] * len(blocks[k].instructions) for k in within)
 
 

@@ -82,14 +82,18 @@ def comes_from(block: Block, lines: Collection[int]) -> bool:
 
 
 def reached(blocks: list[Block], skipped: Collection[int]) -> set[int]:
-    """The blocks that may be run, where none is that comes from lines which are skipped."""
+    """The blocks that may be run, where no branch is taken to one that comes from lines which are skipped.
+
+    Of two such the later is taken, where the arms of the branch meet.
+    """
     found: set[int] = set()
     waiting = [0]
     while waiting:
-        block = waiting.pop()
-        if block not in found and not comes_from(blocks[block], skipped):
+        if (block := waiting.pop()) not in found:
             found.add(block)
-            waiting += blocks[block].following
+            ways = blocks[block].following
+            taken = [way for way in ways if len(ways) == 1 or not comes_from(blocks[way], skipped)]
+            waiting += taken or ways[-1:]
     return found
 
 

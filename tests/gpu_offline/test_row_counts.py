@@ -59,13 +59,12 @@ def test_an_instruction_more_a_row_is_seen(found: dict[str, row_counts.Found]) -
         assert one.instructions > found[name].instructions + 1
 
 
-def test_a_path_that_ends_too_early_is_seen() -> None:
-    text = launcher.text(row_counts.SOURCE)
-    assert "if (i > 0 && i + R < n) {" in text
-    with pytest.raises(AssertionError, match="taken for another"):
-        row_counts.counted(row_counts.kernels()[:1], text.replace("if (i > 0 && i + R < n) {", "if (false) {"))
+def test_a_path_without_the_solution_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_counts, "STORE", "no such instruction")
+    with pytest.raises(AssertionError, match="before the solution"):
+        row_counts.counted(row_counts.kernels()[:1])
     with pytest.raises(AssertionError, match="no line"):
-        row_counts.numbers(text, "no such words")
+        row_counts.numbers(launcher.text(row_counts.SOURCE), "no such words")
 
 
 LISTING = """
@@ -94,6 +93,8 @@ def test_blocks_lines_and_loops_are_found() -> None:
     assert [len(block.instructions) for block in blocks] == [2, 2, 1, 2, 1, 1]
     assert blocks[1].instructions[1].lines == {4, 7} and blocks[3].instructions[0].lines == {5}
     assert sass.reached(blocks, ()) == {0, 1, 2, 3, 4} and sass.reached(blocks, {4}) == {0, 2, 3, 4}
+    assert sass.reached(blocks, {4, 5}) == {0, 2, 3, 4}  # a block to which there is no other way
+    assert sass.reached(blocks, {4, 3, 7, 5}) == {0, 2, 3, 4}  # where both ways are skipped, the later
     assert sass.loops(blocks, sass.reached(blocks, ())) == [{3}]
 
 
