@@ -2,9 +2,11 @@
 
     python tests/gpu_offline/nvrtc.py                  what each kernel takes, on each architecture
     python tests/gpu_offline/nvrtc.py --write-budget   and keep it as the budget, ``budget.json``
+    python tests/gpu_offline/nvrtc.py --write-rows     of that only the instructions a row, some seconds (`row_counts`)
 
-The budget holds the registers of every instance for every architecture. A change that takes more fails in
-`test_compile` until the budget is written anew, so that nobody pays for it unawares.
+The budget holds the registers of every instance for every architecture, and the instructions a row of chunks. A change
+that takes more fails in `test_compile` or `test_row_counts` until the budget is written anew, so that nobody pays for
+it unawares.
 """
 
 from __future__ import annotations
@@ -50,14 +52,19 @@ def why_not() -> str | None:
 
 
 @functools.cache
-def library_path() -> Path | None:
+def installed(*patterns: str) -> Path | None:
+    """The first file of NVIDIA's wheels that fits one of the patterns."""
     spec = importlib.util.find_spec("nvidia")
     for root in spec.submodule_search_locations or () if spec else ():
-        for pattern in ("cu13/lib/libnvrtc.so.*", "cuda_nvrtc/lib/libnvrtc.so.*"):
+        for pattern in patterns:
             for path in sorted(Path(root).glob(pattern)):
                 if "alt" not in path.name:
                     return path
     return None
+
+
+def library_path() -> Path | None:
+    return installed("cu13/lib/libnvrtc.so.*", "cuda_nvrtc/lib/libnvrtc.so.*")
 
 
 @functools.cache
@@ -76,10 +83,16 @@ def check(result: int, log: str = "") -> None:
         raise CompileError(f"{library().nvrtcGetErrorString(result).decode()}\n{log}")
 
 
-def compiled(
-    source: str, expressions: Sequence[str], architecture: str, options: Sequence[str] = ()
-) -> tuple[str, dict[str, str], str]:
-    """What the compiler said of a program, the mangled names of its instances, and PTX."""
+class Compiled(NamedTuple):
+    """What the compiler said of a program, the mangled names of its instances, assembly and machine code."""
+
+    log: str
+    names: dict[str, str]
+    ptx: str
+    cubin: bytes
+
+
+def compiled(source: str, expressions: Sequence[str], architecture: str, options: Sequence[str] = ()) -> Compiled:
     nvrtc, program = library(), ctypes.c_void_p()
     check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"source.cu", 0, None, None))
     try:
@@ -87,22 +100,25 @@ def compiled(
             check(nvrtc.nvrtcAddNameExpression(program, expression.encode()))
         words = [f"--gpu-architecture={architecture}", *TELL, *options]
         given = (ctypes.c_char_p * len(words))(*(word.encode() for word in words))
-        result, size = nvrtc.nvrtcCompileProgram(program, len(words), given), ctypes.c_size_t()
-        check(nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size)))
-        log = ctypes.create_string_buffer(size.value)
-        check(nvrtc.nvrtcGetProgramLog(program, log))
-        check(result, log.value.decode())
+        result = nvrtc.nvrtcCompileProgram(program, len(words), given)
+        log = product(program, "ProgramLog").rstrip(b"\0").decode()
+        check(result, log)
         names = {}
         for expression in expressions:
             name = ctypes.c_char_p()
             check(nvrtc.nvrtcGetLoweredName(program, expression.encode(), ctypes.byref(name)))
             names[expression] = (name.value or b"").decode()
-        check(nvrtc.nvrtcGetPTXSize(program, ctypes.byref(size)))
-        assembly = ctypes.create_string_buffer(size.value)
-        check(nvrtc.nvrtcGetPTX(program, assembly))
-        return log.value.decode(), names, assembly.value.decode()
+        return Compiled(log, names, product(program, "PTX").rstrip(b"\0").decode(), product(program, "CUBIN"))
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def product(program: ctypes.c_void_p, kind: str) -> bytes:
+    size = ctypes.c_size_t()
+    check(getattr(library(), f"nvrtcGet{kind}Size")(program, ctypes.byref(size)))
+    found = ctypes.create_string_buffer(size.value)
+    check(getattr(library(), f"nvrtcGet{kind}")(program, found))
+    return found.raw
 
 
 FUNCTION = re.compile(
@@ -135,9 +151,9 @@ class Report(NamedTuple):
 
 def report(text: str, architecture: str, expressions: Sequence[str], options: Sequence[str] = ()) -> Report:
     """Of instances of a source, all in one program."""
-    log, names, _ = compiled(text, expressions, architecture, options)
-    found = usages(log)
-    return Report({expression: found[name] for expression, name in names.items()}, complaints(log))
+    made = compiled(text, expressions, architecture, options)
+    found = usages(made.log)
+    return Report({expression: found[name] for expression, name in made.names.items()}, complaints(made.log))
 
 
 def instances(architecture: str = ALL_SIZES) -> dict[str, dict[str, int]]:
@@ -178,10 +194,16 @@ def version() -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--write-budget", action="store_true", help=f"keep the registers in {BUDGET.name}")
+    parser.add_argument("--write-budget", action="store_true", help=f"keep all that is budgeted in {BUDGET.name}")
+    parser.add_argument("--write-rows", action="store_true", help="of that the instructions a row alone")
     options = parser.parse_args(arguments)
-    if reason := why_not():
+    import sass
+
+    if reason := sass.why_not() if options.write_budget or options.write_rows else why_not():
         parser.error(reason)
+    if options.write_rows:
+        write_rows()
+        return 0
     wanted = [(source, architecture) for source in instances() for architecture in ARCHITECTURES]
     with ProcessPoolExecutor() as pool:
         reports = dict(zip(wanted, pool.map(report_of_all, *zip(*wanted, strict=True)), strict=True))
@@ -191,8 +213,20 @@ def main(arguments: list[str] | None = None) -> int:
         for (source, architecture), found in reports.items():
             registers = {expression: usage.registers for expression, usage in found.usage.items()}
             budget.setdefault(architecture, {})[source] = registers
-        BUDGET.write_text(json.dumps(budget, indent=1) + "\n")
+        BUDGET.write_text(json.dumps(budget | {"rows": json.loads(BUDGET.read_text())["rows"]}, indent=1) + "\n")
+        write_rows()
     return int(any(found.complaints for found in reports.values()))
+
+
+def write_rows() -> None:
+    """The instructions a row of chunks, and their warps, into the budget; its aims stay."""
+    import row_counts
+
+    budget = json.loads(BUDGET.read_text())
+    budget["rows"] |= {name: found._asdict() for name, found in row_counts.counted().items()}
+    for name, found in budget["rows"].items():
+        print(f"{name:40s} {found}")
+    BUDGET.write_text(json.dumps(budget, indent=1) + "\n")
 
 
 def show(reports: dict[tuple[str, str], Report]) -> None:

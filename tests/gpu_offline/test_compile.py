@@ -46,7 +46,7 @@ def test_pivoting_rounds_every_product() -> None:
     }
     for source, names in sources.items():
         fused, rounded = (
-            nvrtc.compiled(launcher.text(source), names, "sm_90", options)[2]
+            nvrtc.compiled(launcher.text(source), names, "sm_90", options).ptx
             for options in (launcher.OPTIONS, launcher.options_of(source))
         )
         assert "fma.rn" in fused and "fma.rn" not in rounded

@@ -82,6 +82,21 @@ def test_a_singular_system_is_nan_throughout_without_pivoting(axis: int) -> None
         assert np.isnan(x[1]).all() and np.isfinite(x[::2]).all()
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("name", KERNELS)
+def test_pivots_whose_reciprocals_are_out_of_range(name: str, axis: int) -> None:
+    """Below the smallest normal number: NaN throughout without pivoting, else pivoted; their neighbours are solved."""
+    for n, dtype in ((9, "float64"), (70, "float64"), (70, "float32"), (4500, "float64")):
+        given = [x.copy() for x in dominant((3, n), dtype)]
+        for x in given:
+            x[1] *= np.finfo(dtype).tiny / 64
+        turned = [cupy.asarray(x if axis else np.ascontiguousarray(x.T)) for x in given]
+        for pivoting in (False, "auto"):
+            x = np.moveaxis(tridiag.solve(*turned, axis=axis, backend=name, pivoting=pivoting).get(), axis, 1)
+            assert np.isfinite(x[::2]).all()
+            assert np.isfinite(x[1]).all() if pivoting else np.isnan(x[1]).all(), (n, dtype)
+
+
 @pytest.mark.parametrize("shared", [2**16, 99 * 2**10, 227 * 2**10])
 @pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -123,22 +123,22 @@ __device__ __forceinline__ unsigned keep_rows(Chunk<T, R>& chunk, const Job& job
 }
 
 // The first unknown in terms of the separators, from the interior eliminated upwards.
-template <typename T, int R> __device__ __forceinline__ Row<T> head_of(const Chunk<T, R>& chunk, Real<T>& off) {
-  T scale = one_over(chunk.diagonal[R - 2], off), after = chunk.upper[R - 2], right = chunk.right[R - 2];
+template <typename T, int R> __device__ __forceinline__ Row<T> head_of(const Chunk<T, R>& chunk, bool& beyond) {
+  T scale = one_over(chunk.diagonal[R - 2], beyond), after = chunk.upper[R - 2], right = chunk.right[R - 2];
 #pragma unroll
   for (int j = R - 3; j >= 0; j--) {
     const T multiplier = chunk.upper[j] * scale;
     right = chunk.right[j] - multiplier * right;
     after = -(multiplier * after);
-    scale = one_over(chunk.diagonal[j] - multiplier * chunk.lower[j + 1], off);
+    scale = one_over(chunk.diagonal[j] - multiplier * chunk.lower[j + 1], beyond);
   }
   return {chunk.lower[0] * scale, after * scale, right * scale};
 }
 
 // Eliminate the interior downwards: ``lower`` becomes the multipliers (but for the first), ``diagonal`` the reciprocals of
 // the pivots. The tail is the last interior unknown in terms of the separators.
-template <typename T, int R> __device__ __forceinline__ Row<T> eliminate(Chunk<T, R>& chunk, bool& certified, Real<T>& off) {
-  T right = chunk.right[0], before = chunk.lower[0], scale = one_over(chunk.diagonal[0], off);
+template <typename T, int R> __device__ __forceinline__ Row<T> eliminate(Chunk<T, R>& chunk, bool& certified, bool& beyond) {
+  T right = chunk.right[0], before = chunk.lower[0], scale = one_over(chunk.diagonal[0], beyond);
   certified = certified & certifies(T(0), chunk.diagonal[0], chunk.diagonal[0]);
   chunk.diagonal[0] = scale;
 #pragma unroll
@@ -146,7 +146,7 @@ template <typename T, int R> __device__ __forceinline__ Row<T> eliminate(Chunk<T
     const T multiplier = chunk.lower[j] * scale, grown = multiplier * chunk.upper[j - 1];
     const T pivot = chunk.diagonal[j] - grown;
     certified = certified & certifies(grown, pivot, chunk.diagonal[j]) & lossless(multiplier, chunk.lower[j]);
-    scale = one_over(pivot, off);
+    scale = one_over(pivot, beyond);
     right = chunk.right[j] - multiplier * right;
     before = -(multiplier * before);
     chunk.lower[j] = multiplier;
@@ -173,10 +173,10 @@ __device__ __forceinline__ void mark(const Job& job, Index system, int what) {
 // The row of the separator, from its own chunk's tail and the next one's head; ``scale`` makes its diagonal 1.
 template <typename T, int R>
 __device__ __forceinline__ Row<T> separator_row(const Chunk<T, R>& chunk, Row<T> tail, Row<T> next, T& scale, bool& sound,
-                                                Real<T>& off) {
+                                                bool& beyond) {
   const T a = chunk.lower[R - 1], c = chunk.upper[R - 1], pivot = chunk.diagonal[R - 1] - a * tail.c - c * next.a;
   sound = sound & stands_out(pivot, chunk.diagonal[R - 1]);
-  scale = one_over(pivot, off);
+  scale = one_over(pivot, beyond);
   return {-(a * tail.a * scale), -(c * next.c * scale), (chunk.right[R - 1] - a * tail.d - c * next.d) * scale};
 }
 

@@ -14,7 +14,7 @@ const int TILES = 4;  // a tile for each diagonal and for the right-hand sides
 
 // x of a row a thread, from rows in pairs of buffers; ``stride``: threads from a chunk to the next of its system.
 template <typename T>
-__device__ __forceinline__ T reduce_cyclically(Row<T> row, Row<T>* rows, int p, int count, int stride, bool& sound, Real<T>& off) {
+__device__ __forceinline__ T reduce_cyclically(Row<T> row, Row<T>* rows, int p, int count, int stride, bool& sound, bool& beyond) {
   const Row<T> none = {T(0), T(0), T(0)};
   __syncthreads();  // the buffers may still be in use
   for (int step = 1, flip = 0; step < count; step *= 2, flip ^= 1) {
@@ -23,7 +23,7 @@ __device__ __forceinline__ T reduce_cyclically(Row<T> row, Row<T>* rows, int p, 
     __syncthreads();
     const Row<T> before = p >= step ? here[-step * stride] : none;
     const Row<T> after = p + step < count ? here[step * stride] : none;
-    const T pivot = T(1) - row.a * before.c - row.c * after.a, scale = one_over(pivot, off);
+    const T pivot = T(1) - row.a * before.c - row.c * after.a, scale = one_over(pivot, beyond);
     sound = sound & stands_out(pivot, T(1));
     row.d = (row.d - row.a * before.d - row.c * after.d) * scale;
     row.a = -(row.a * before.a * scale);
@@ -191,16 +191,16 @@ __device__ __forceinline__ void solve_group(Chunk<T, R>& chunk, const Job& job, 
   const unsigned bits = keep_rows(chunk, job, mask ? mask + own[WHERE] : 0, Index(first), there);
 
   bool certified = true;
-  Real<T> off = 0;
-  const Row<T> head = head_of(chunk, off), tail = eliminate(chunk, certified, off);
+  bool beyond = false;
+  const Row<T> head = head_of(chunk, beyond), tail = eliminate(chunk, certified, beyond);
   rows[threadIdx.x] = head;
   __syncthreads();
   const bool last = part.p + 1 == part.count;
   const Row<T> none = {T(0), T(0), T(0)};
   T scale;
   bool sound = true, fits;
-  Row<T> row = separator_row(chunk, tail, last ? none : rows[threadIdx.x + part.stride], scale, sound, off);
-  T separator = reduce_cyclically(row, rows, part.p, part.count, part.stride, sound, off);
+  Row<T> row = separator_row(chunk, tail, last ? none : rows[threadIdx.x + part.stride], scale, sound, beyond);
+  T separator = reduce_cyclically(row, rows, part.p, part.count, part.stride, sound, beyond);
   T* separators = reinterpret_cast<T*>(rows);
   solve_interior(chunk, shared_before(separator, separators, part), separator);
 
@@ -212,18 +212,18 @@ __device__ __forceinline__ void solve_group(Chunk<T, R>& chunk, const Job& job, 
   __syncthreads();
   if (flags[part.width]) {  // of all threads alike
     row.d = residual * scale;
-    const T change = reduce_cyclically(row, rows, part.p, part.count, part.stride, sound, off);
+    const T change = reduce_cyclically(row, rows, part.p, part.count, part.stride, sound, beyond);
     const T before = shared_before(change, separators, part);
     if (flags[part.s]) {  // what becomes of a system is not its neighbours' business
       correct(chunk, separator, before, change, certified);
     }
     if (CERTIFIED) separator_residual(chunk, separator, shared_after(chunk.right[0], separators, part), fits);
   }
-  if (CERTIFIED && there && !(certified && sound && fits && exact(off))) {
+  if (CERTIFIED && there && !(certified && sound && fits && !beyond)) {
     atomicOr(&flags[part.s], DOUBTFUL);
     atomicOr(&flags[part.width + 1], DOUBTFUL);
   }
-  if (!CERTIFIED && there && !exact(off)) atomicOr(&flags[part.s], LOST_RANGE);
+  if (!CERTIFIED && there && beyond) atomicOr(&flags[part.s], LOST_RANGE);
   __syncthreads();  // the flags are set, and the buffers have been read
   if (CERTIFIED) {
     if (there && part.p == 0 && flags[part.s] & DOUBTFUL) doubt(job, part.system);
@@ -251,7 +251,8 @@ const int ROOMY = 512;
 #endif
 template <typename T, int R, bool TOGETHER> struct Threads {
   static constexpr bool real = Limits<T>::parts == 1, wide = TOGETHER ? sizeof(T) == 4 && R > 7 : sizeof(T) == 8;
-  static constexpr int most = sizeof(T) == 16 ? 256 : real && wide ? ROOMY : 512;
+  static constexpr bool small = TOGETHER && sizeof(T) == 8 && R < 7;
+  static constexpr int most = sizeof(T) == 16 ? 256 : !real ? 512 : small ? ROOMY + 128 : wide ? ROOMY : 512;
 };
 
 template <typename T, int R, bool TOGETHER, bool CERTIFIED>

@@ -68,8 +68,7 @@ template <typename R> __device__ __forceinline__ Complex<R> one_over(Complex<R> 
 // ------------------------------------------------------------------------------------------------ without branches
 
 // 1 / x to the last bit but rarely, without a branch, so that divisions which do not wait for each other overlap. NaN where x
-// is 0 or infinite, 0 where x or 1 / x is beyond the range of the device's approximation; ``off`` becomes 1 there (`exact`), as
-// the largest error of any approximation so far.
+// is 0 or infinite, 0 where x or 1 / x is beyond the range of the device's approximation, which ``beyond`` then says.
 __device__ __forceinline__ float approximate_reciprocal(float x) {
 #ifdef __CUDA_CPU_SHIM__
   return size(x) < Limits<float>::tiny() ? 0.0f : 1.0f / x;
@@ -89,18 +88,14 @@ __device__ __forceinline__ double approximate_reciprocal(double x) {
   return __fma_rn(found, __fma_rn(error, error, error), found);
 #endif
 }
-__device__ __forceinline__ float larger_of(float x, float y) { return fmaxf(x, y); }
-__device__ __forceinline__ double larger_of(double x, double y) { return fmax(x, y); }
-
-template <typename R> __device__ __forceinline__ R refined_reciprocal(R x, R& off) {
+template <typename R> __device__ __forceinline__ R refined_reciprocal(R x, bool& beyond) {
   const R found = approximate_reciprocal(x), error = fused(-x, found, R(1));
-  off = larger_of(off, size(error));
+  beyond = beyond | (size(error) >= R(0.5));  // 1, or tiny; NaN where x is 0 or infinite
   return fused(found, error, found);
 }
-__device__ __forceinline__ float one_over(float x, float& off) { return refined_reciprocal(x, off); }
-__device__ __forceinline__ double one_over(double x, double& off) { return refined_reciprocal(x, off); }
-template <typename R> __device__ __forceinline__ Complex<R> one_over(Complex<R> x, R&) { return one_over(x); }
-template <typename R> __device__ __forceinline__ bool exact(R off) { return off < R(0.5); }
+__device__ __forceinline__ float one_over(float x, bool& beyond) { return refined_reciprocal(x, beyond); }
+__device__ __forceinline__ double one_over(double x, bool& beyond) { return refined_reciprocal(x, beyond); }
+template <typename R> __device__ __forceinline__ Complex<R> one_over(Complex<R> x, bool&) { return one_over(x); }
 
 // ----------------------------------------------------------------------------------------------------- as they stand
 

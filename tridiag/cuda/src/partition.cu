@@ -89,8 +89,8 @@ template <typename T, int R, bool TOGETHER> __global__ void __launch_bounds__(25
   Chunk<T, R> chunk;
   load_chunk<T, R, TOGETHER>(chunk, job, slot, reinterpret_cast<T*>(memory));
   bool certified = true;
-  Real<T> off = 0;
-  const Row<T> head = head_of(chunk, off), tail = eliminate(chunk, certified, off);
+  bool beyond = false;
+  const Row<T> head = head_of(chunk, beyond), tail = eliminate(chunk, certified, beyond);
   Row<T>* heads = reinterpret_cast<Row<T>*>(memory);
   __syncthreads();
   heads[threadIdx.x] = head;
@@ -100,8 +100,8 @@ template <typename T, int R, bool TOGETHER> __global__ void __launch_bounds__(25
   T scale;
   bool sound = true;
   const Row<T> next = slot.p + 1 < job.count ? heads[threadIdx.x + slot.stride] : none;
-  Row<T> row = separator_row(chunk, tail, next, scale, sound, off);
-  if (!exact(off)) row.d = not_a_number(T(0));  // numbers out of range, and so is the system's solution
+  Row<T> row = separator_row(chunk, tail, next, scale, sound, beyond);
+  if (beyond) row.d = not_a_number(T(0));  // numbers out of range, and so is the system's solution
   if (!sound) mark(job, slot.system, UNSOUND);
   const Index at = separator_at<TOGETHER>(job, slot.system, slot.p), all = job.count * job.systems;
   T* rows = static_cast<T*>(job.kept);
@@ -139,9 +139,9 @@ __global__ void __launch_bounds__(256, sizeof(T) == 16 ? 1 : 2) expand(Job job) 
   const unsigned bits = load_chunk<T, R, TOGETHER>(chunk, job, slot, tile);
   T separator = at_separator<TOGETHER, T>(job.results[0], job, slot, slot.p);
   bool certified = true;
-  Real<T> off = 0;
-  eliminate(chunk, certified, off);
-  certified = certified && exact(off);
+  bool beyond = false;
+  eliminate(chunk, certified, beyond);
+  certified = certified && !beyond;
   solve_interior(chunk, at_separator<TOGETHER, T>(job.results[0], job, slot, slot.p - 1), separator);
   if (again && slot.there && job.status[slot.system] & (UNSOLVED | UNSOUND)) {  // a system, not its neighbours
     const T change = at_separator<TOGETHER, T>(job.results[1], job, slot, slot.p);

@@ -34,7 +34,7 @@ template <typename T, int K> __device__ __forceinline__ void pick_up(T (&v)[K], 
 template <typename T> struct Carried {
   T upper, right;  // c' and d' of the row before
   bool kept, sound;  // sound: all rows so far have a certificate, or where none is wanted no zero pivot
-  Real<T> off;       // of reciprocals (`one_over`)
+  bool beyond;       // ... of range, any reciprocal (`one_over`)
 };
 
 // One row eliminated; the row's neighbours are there or not as the mask says.
@@ -43,7 +43,7 @@ __device__ __forceinline__ void sweep(Carried<T>& carried, bool own, bool next, 
   const bool before = own && carried.kept;
   a = before ? a : T(0);
   b = own ? b : T(1);
-  const T grown = a * carried.upper, pivot = b - grown, scale = one_over(pivot, carried.off);
+  const T grown = a * carried.upper, pivot = b - grown, scale = one_over(pivot, carried.beyond);
   carried.sound = carried.sound && (CERTIFIED ? certifies(grown, pivot, b) : !(pivot == T(0)));
   carried.right = own ? (d - a * carried.right) * scale : T(0);
   carried.upper = own && next ? c * scale : T(0);
@@ -52,7 +52,7 @@ __device__ __forceinline__ void sweep(Carried<T>& carried, bool own, bool next, 
 }
 
 template <typename T> __device__ __forceinline__ bool is_sound(const Carried<T>& carried) {
-  return carried.sound && exact(carried.off);
+  return carried.sound && !carried.beyond;
 }
 
 // A system of any length whose rows lie apart, by one thread, with c' and d' in scratch memory: those of row i are words 2 i
@@ -65,7 +65,7 @@ template <typename T, bool CERTIFIED> __device__ __forceinline__ void solve_long
                     offset(job, D, system)};
   const unsigned char* mask = mask_of(job, system);
   T* kept = static_cast<T*>(job.kept) + system;
-  Carried<T> carried = {T(0), T(0), false, true, Real<T>(0)};
+  Carried<T> carried = {T(0), T(0), false, true, false};
   Chunk<T, K> next;
   load_rows(next, job, at, Index(0));
 #pragma unroll 1
@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(128, 1) thomas(Job job) {
 
   T uppers[N > 0 ? N : 1], rights[N > 0 ? N : 1];
   T* kept = static_cast<T*>(job.kept) + system;  // c' and d' of row i: words 2 i and 2 i + 1
-  Carried<T> carried = {T(0), T(0), false, true, Real<T>(0)};
+  Carried<T> carried = {T(0), T(0), false, true, false};
   const int pieces = int((job.n + K - 1) / K);
 #pragma unroll(N > 0 ? PIECES : 1)
   for (int piece = 0; piece < (N > 0 ? PIECES : pieces); piece++) {
