@@ -69,7 +69,7 @@ def start(ops: Any, model: Model, form: StateSpace, like: Diffuse) -> Diffuse:
 
 def unknown_in(ops: Any, P0: Any) -> Any:
     """Which states have an infinite variance."""
-    return diagonal(ops, P0) == math.inf
+    return diagonal(P0) == math.inf
 
 
 def known_in(ops: Any, P0: Any) -> Any:
@@ -93,16 +93,11 @@ def blank(ops: Any, form: StateSpace, y: Any, kept: Any) -> Diffuse:
 
 def predict(ops: Any, F: Any, Q: Any, state: Diffuse, most: int = 1) -> Diffuse:
     """A step later; above ``most`` times as many columns as states they are made as many."""
-    (parts, weights), told = state.known, state.told
-    known = together(ops, Columns(moved(ops, F, parts), weights), kalman_columns.of_covariance(ops, Q))
+    known = together(ops, kalman_columns.moved(ops, F, state.known), kalman_columns.of_covariance(ops, Q))
     if len(known.parts) > most * len(F):
-        known = kalman_columns.orthogonal(ops, known, len(F))
-    told = told._replace(parts=moved(ops, F, told.parts))
+        known = kalman_columns.orthogonal(ops, known, len(F))[0]
+    told = kalman_columns.moved(ops, F, state.told)
     return ops.keep(state._replace(mean=apply(ops, F, state.mean), known=known, told=told, A=carried(ops, F, state.A)))
-
-
-def moved(ops: Any, F: Any, parts: Any) -> Any:
-    return ops.product(parts, transpose(F))
 
 
 def carried(ops: Any, F: Any, A: Any) -> Any:
@@ -161,17 +156,10 @@ def take_in(ops: Any, load: Any, value: Any, noise: Any, state: Diffuse) -> tupl
 
 def taken_in(ops: Any, load: Any, noise: Any, state: Diffuse) -> tuple[Columns, Columns, Any, Any]:
     """The columns once ``load @ x`` is known, the variance of that, and its covariances with x."""
-    parts, weights = together(ops, state.known, state.told)
-    sights = (parts * load[None]).sum(1)
-    common = weights * sights
-    after, rows = noise + (common * sights).cumsum(0), (parts * common[:, None]).cumsum(0)
-    before = ops.join((noise + ops.zero(after[0]))[None], after[:-1])
-    known = ops.join(ops.zero(rows[:1]), rows[:-1])
-    parts = parts - known * (sights * inverse(ops, before))[:, None]
-    weights = ops.where(after == 0, weights, weights * (before * inverse(ops, after)))
+    (parts, weights), *rest = kalman_columns.taken_in(ops, load, noise, together(ops, state.known, state.told))
     count = len(state.known.parts)
     first, last = (Columns(parts[part], weights[part]) for part in (slice(count), slice(count, None)))
-    return first, last, after[-1], rows[-1]
+    return first, last, *rest
 
 
 def reflection(ops: Any, u: Any, square: Any) -> Reflection:
@@ -220,8 +208,7 @@ def forward(ops: Any, model: Model, y: Any, kept: Any, t: Any, predicted: Diffus
 
 def finite(ops: Any, state: Diffuse) -> Any:
     """The covariance of what is known."""
-    parts, weights = together(ops, state.known, state.told)
-    return ops.symmetric(ops.product(transpose(parts * weights[:, None]), parts))
+    return kalman_columns.covariance(ops, together(ops, state.known, state.told))
 
 
 def whole(ops: Any, state: Diffuse) -> Any:
@@ -243,8 +230,8 @@ def is_known(ops: Any, state: Diffuse) -> Any:
 
 def is_settled(ops: Any, state: Diffuse) -> Any:
     """Whether the covariance of what is known would lose no digits as it stands: what is uncertain is of one size."""
-    own = kalman_columns.orthogonal(ops, together(ops, state.known, state.told), len(state.A)).weights
-    variances = diagonal(ops, finite(ops, state))
+    own = kalman_columns.orthogonal(ops, together(ops, state.known, state.told), len(state.A))[0].weights
+    variances = diagonal(finite(ops, state))
     eps = ops.limits(own)[0]
     certain = own <= NOISE * len(own) * eps * variances
     return ops.all(certain | (own >= eps ** (1 / 3) * variances))
