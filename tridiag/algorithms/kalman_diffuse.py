@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from tridiag.algorithms import kalman_columns, kalman_filter, kalman_square_roots
 from tridiag.algorithms.kalman_columns import Columns, apply, diagonal, together
-from tridiag.algorithms.kalman_filter import LOG_TWO_PI, at, outer, reduced, there, transpose
+from tridiag.algorithms.kalman_filter import LOG_TWO_PI, at, outer, there, transpose
 from tridiag.algorithms.kalman_square_roots import inverse
 from tridiag.problems.state_space import Model, StateSpace
 
@@ -37,7 +37,7 @@ class Diffuse(NamedTuple):
 
 
 class Sight(NamedTuple):
-    """One observation, independent of the others of its step."""
+    """One observation, independent of the others of its step, or all of them along the first axis."""
 
     error: Any  # what was observed, less what was predicted
     variance: Any  # of the error, of what is known
@@ -105,28 +105,37 @@ def carried(ops: Any, F: Any, A: Any) -> Any:
     return clean(ops, ops.product(F, A), ops.product(abs(F), abs(A)), len(F))
 
 
-def observe(ops: Any, H: Any, R: Any, y: Any, kept: Any, state: Diffuse) -> tuple[list[Sight], Diffuse]:
+def observe(ops: Any, H: Any, R: Any, y: Any, kept: Any, state: Diffuse) -> tuple[Sight, Diffuse]:
+    """What is seen of a state, of all observations of a step, and the state once they are known."""
     H, R, y = there(ops, H, R, y, kept)
     weights, columns = independent(ops, R)
-    loads, values, seen = reduced(columns, H), reduced(columns, y), []
-    for load, value, weight in zip(loads, values, weights, strict=True):
-        sight, state = take_in(ops, load, value, weight, state)
-        seen.append(sight)
-    return seen, state
+    loads = kalman_columns.eliminated(ops, columns, H)
+    values = kalman_columns.eliminated(ops, columns, y[:, None])[:, 0]
+
+    def one(state: Diffuse, j: Any) -> tuple[Diffuse, Sight]:
+        load, value, noise = (ops.row(x, j, 0) for x in (loads, values, weights))
+        sight, state = take_in(ops, load, value, noise, state)
+        return state, sight
+
+    state, seen = ops.each(len(H), one, state)
+    return Sight(*seen), state
 
 
-def independent(ops: Any, R: Any) -> tuple[list[Any], list[Any]]:
+def independent(ops: Any, R: Any) -> tuple[Any, Any]:
     """D and the columns of L below its diagonal, R = L D L^T; a variance that is rounding alone has a column of zeros.
 
-    As `tridiag.algorithms.kalman_square_roots.root_of`, with a derivative where a variance is 0.
+    As `tridiag.algorithms.kalman_columns.of_covariance`, but that what is so small counts as it is.
     """
-    weights, columns = [], []
-    for least in [NOISE * len(R) * ops.limits(R)[0] * R[i, i] for i in range(len(R))]:
-        weight = R[0, 0]
-        sure = weight > least
-        columns.append(ops.where(sure, R[1:, 0] / ops.where(sure, weight, ops.one(weight)), ops.zero(R[1:, 0])))
-        weights.append(ops.where(weight < 0, ops.zero(weight), weight))
-        R = R[1:, 1:] - columns[-1][:, None] * R[None, 0, 1:]
+    least, place = NOISE * len(R) * ops.limits(R)[0] * diagonal(R), ops.positions(len(R), R.ndim - 1, 0, R)
+
+    def column(R: Any, j: Any) -> tuple[Any, tuple[Any, Any]]:
+        row = ops.row(R, j, 0)
+        weight = ops.row(row, j, 0)
+        sure = weight > ops.row(least, j, 0)
+        part = ops.where(sure & (place > j), row / ops.where(sure, weight, ops.one(weight)), ops.zero(row))
+        return R - outer(part, row), (ops.where(weight < 0, ops.zero(weight), weight), part)
+
+    weights, columns = ops.each(len(R), column, R)[1]
     return weights, columns
 
 
@@ -180,15 +189,12 @@ def without(ops: Any, A: Any, turn: Reflection) -> Any:
     return ops.where(turn.here[None], ops.zero(left), left)
 
 
-def deviance(ops: Any, seen: list[Sight], kept: Any) -> Any:
+def deviance(ops: Any, seen: Sight, kept: Any) -> Any:
     """-2 times the logarithm of the density of the observations, less log(infinity) for each that sees the unknown."""
-    total: Any = 0
-    for j, one in enumerate(seen):
-        known = ops.where(one.sees, ops.one(one.variance), one.variance)
-        term = ops.log(ops.where(one.sees, one.reach, known)) + LOG_TWO_PI
-        term = term + ops.where(one.sees, ops.zero(one.error), one.error * one.error / known)
-        total = total + (term if kept is None else ops.where(kept[j], term, ops.zero(term)))
-    return total
+    known = ops.where(seen.sees, ops.one(seen.variance), seen.variance)
+    terms = ops.log(ops.where(seen.sees, seen.reach, known)) + LOG_TWO_PI
+    terms = terms + ops.where(seen.sees, ops.zero(seen.error), seen.error * seen.error / known)
+    return (terms if kept is None else ops.where(kept, terms, ops.zero(terms))).sum(0)
 
 
 class Step(NamedTuple):
