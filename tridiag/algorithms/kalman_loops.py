@@ -29,8 +29,9 @@ class Observed(NamedTuple):
 
     def listed(self) -> kalman_filter.Observed:
         """One entry each in every list."""
-        lists = ([] if x is None else list(x) for x in self[:-1])
-        return kalman_filter.Observed(*lists, [x[j + 1 :] for j, x in enumerate(self.factors)])
+        weights, errors, rows, loads, variances = ([] if x is None else list(x) for x in self[:-1])
+        factors = [x[j + 1 :] for j, x in enumerate(self.factors)]
+        return kalman_filter.Observed(weights, errors, rows, loads, variances, factors)
 
 
 class Entries:

@@ -60,8 +60,8 @@ def recorded(form: StateSpace, y: Any, model: Model, kept: Any, observations: bo
             seen = step.seen if observations else None
             return updated, predicted, seen, kalman_loops.lost(ops, predicted.cov, updated.cov)
 
-        logarithm, (*states, seen, loss), doubtful = kalman_scan.run(form, y, model, kept, keep, covs)
-        return (Filtered(*states, logarithm), seen), doubtful | jnp.any(loss > 0)
+        logarithm, (updated, predicted, seen, loss), doubtful = kalman_scan.run(form, y, model, kept, keep, covs)
+        return (Filtered(updated, predicted, logarithm), seen), doubtful | jnp.any(loss > 0)
 
     found: tuple[Filtered, Any] = kalman_scan.careful(make)
     return found
