@@ -106,7 +106,7 @@ def eliminated(ops: Any, lower: Any, x: Any) -> Any:
         part = ops.where(place > j, part, ops.zero(part))
         return x - part[:, None] * ops.row(x, j, 0)[None], None
 
-    return ops.each(len(lower), column, x)[0]
+    return ops.each(len(lower), column, x + ops.zero(lower[:, :1]))[0]
 
 
 # ----------------------------------------------------------------------------------------------------- observations
@@ -136,6 +136,8 @@ def observe(ops: Any, H: Any, R: Any, columns: Columns) -> tuple[Any, Any, Any, 
         variance = positive(ops, variance)
         return ops.keep(columns), (variance, row, below(ops, apply(ops, loads, row) / variance, place, j))
 
+    weights = columns.weights + ops.zero(loads[0, 0] + noise.weights[0])
+    columns = Columns(columns.parts + ops.zero(weights)[:, None], weights)
     columns, (variances, rows, factors) = ops.each(len(R), one, columns)
     return variances, ops.product(factors, noise.parts), rows, columns
 

@@ -93,7 +93,7 @@ def separate(ops: Any, H: Any, R: Any, cov: Any) -> tuple[Any, Any, Any]:
         factor = ops.where(place > j, row / pivot, ops.zero(row))
         return (S - outer(factor, row), rows - outer(factor, ops.row(rows, j, 0))), (pivot, factor)
 
-    (_, rows), (variances, factors) = ops.each(len(S), column, (S, rows))
+    (_, rows), (variances, factors) = ops.each(len(S), column, (S, rows + ops.zero(S[:, :1])))
     return variances, factors, rows
 
 

@@ -17,6 +17,7 @@ Arrays are as in `tridiag.algorithms.kalman_filter`: time first, then matrices, 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -27,11 +28,11 @@ from tridiag.algorithms import kalman_adjoint, kalman_columns, kalman_filter, ka
 from tridiag.algorithms.kalman_columns import apply
 from tridiag.algorithms.kalman_filter import Estimate, transpose
 from tridiag.algorithms.kalman_loops import Observed, Roots
-from tridiag.algorithms.kalman_scan import ALL, BUT_FIRST, BUT_LAST, over_time
 from tridiag.libraries.jax import Operations as ops
 from tridiag.problems.state_space import Model, StateSpace
 
 ROUNDING = 1e4  # eps of a state: what one of the scan may be off the step from that before it
+ALL, BUT_LAST, BUT_FIRST = slice(None), slice(0, -1), slice(1, None)
 
 
 class Stretch(NamedTuple):
@@ -115,6 +116,16 @@ def spreads(model: Model, covs: Any) -> Any:
     steps = over_time(moved, parts, model.F, model.Q, variances, variances, largest)
     every = jax.tree.map(lambda x, z: jnp.concatenate((x, z)), first, steps)
     return lax.associative_scan(jax.vmap(joined), every)[1]
+
+
+def over_time(function: Callable[..., Any], parts: Sequence[slice], *arrays: Any) -> Any:
+    """``function`` of a part of the steps of each array or tree of them; of length 1 along time: the same in all."""
+    same = [x is None or len(jax.tree.leaves(x)[0]) == 1 for x in arrays]
+    given = [
+        jax.tree.map(lambda z, s=s, part=part: z[0] if s else z[part], x)
+        for x, s, part in zip(arrays, same, parts, strict=True)
+    ]
+    return jax.vmap(function, [None if s else 0 for s in same])(*given)
 
 
 def beginning(form: StateSpace, y: Any, model: Model, kept: Any) -> Estimate:

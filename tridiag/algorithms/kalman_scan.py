@@ -10,7 +10,7 @@ Arrays are as in `tridiag.algorithms.kalman_filter`: time first, then matrices, 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -24,8 +24,6 @@ from tridiag.algorithms.kalman_loops import Entries, Form, Roots
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import vary_alike
 from tridiag.problems.state_space import Model, StateSpace
-
-ALL, BUT_LAST, BUT_FIRST = slice(None), slice(0, -1), slice(1, None)  # of the steps
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -62,18 +60,6 @@ def smoothed(form: StateSpace, y: Any, model: Model, kept: Any, steps: Any, ahea
     start, _ = vary_alike((ahead, y))
     _, (found, loss) = lax.scan(up, start, (jnp.arange(form.n, dtype=jnp.int32), steps), reverse=True)
     return found, jnp.any(loss > 0)
-
-
-def over_time(function: Callable[..., Any], parts: Sequence[slice], *arrays: Any) -> Any:
-    """``function`` of a part of the steps of each array or tree of them; of length 1 along time: the same in all."""
-    same = [x is None or len(jax.tree.leaves(x)[0]) == 1 for x in arrays]
-    given = [
-        jax.tree.map(lambda z, s=s, part=part: z[0] if s else z[part], x)
-        for x, s, part in zip(arrays, same, parts, strict=True)
-    ]
-    if all(same):
-        return jax.tree.map(lambda z: z[None], function(*given))
-    return jax.vmap(function, [None if s else 0 for s in same])(*given)
 
 
 def careful(make: Callable[[Form], tuple[Any, Any]]) -> Any:

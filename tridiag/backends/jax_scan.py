@@ -21,7 +21,6 @@ from tridiag.algorithms import (
     kalman_filter,
     kalman_loops,
     kalman_scan,
-    kalman_tangents,
     logsumexp,
     recurrence,
 )
@@ -205,15 +204,24 @@ def filtered(verb: str, y: Any, kept: Any, model: Model, form: StateSpace) -> An
     """The results of a verb; ``kept``: what is not missing, None: all."""
     if verb == LIKELIHOOD:
         return kalman_scan.log_likelihood(form, y, model, kept)
-    if verb == FILTER:
-        *states, logarithm = kalman_tangents.filtered(form, y, model, kept)
-        return *stacked(form, *states), logarithm
-    return kalman_scan.careful(functools.partial(smoothed_by, form, y, model, kept))
+    make = filtered_by if verb == FILTER else smoothed_by
+    return kalman_scan.careful(functools.partial(make, form, y, model, kept))
 
 
 def stacked(form: StateSpace, *states: Estimate) -> tuple[Any, ...]:
     """Means and covariances of all steps, batch axes first."""
     return tuple(kalman_filter.back(ops, x, form.batch) for state in states for x in state)
+
+
+def filtered_by(form: StateSpace, y: Any, model: Model, kept: Any, covs: kalman_loops.Form) -> tuple[Any, Any]:
+    """What a filter returns, and whether digits may be lost."""
+
+    def keep(step: kalman_loops.Step) -> Any:
+        updated, predicted = (kalman_scan.whole(covs, state) for state in (step.updated, step.predicted))
+        return updated, predicted, kalman_loops.lost(ops, predicted.cov, updated.cov)
+
+    logarithm, (*states, loss), doubtful = kalman_scan.run(form, y, model, kept, keep, covs)
+    return (*stacked(form, *states), logarithm), doubtful | jnp.any(loss > 0)
 
 
 def smoothed_by(form: StateSpace, y: Any, model: Model, kept: Any, covs: kalman_loops.Form) -> tuple[Any, Any]:
