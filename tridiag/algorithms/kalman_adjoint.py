@@ -100,7 +100,7 @@ class Record(NamedTuple):
     """What the way back needs of a step."""
 
     updated: Estimate  # with `Roots` the gain with which the state follows from the next one is in place of ``cov``
-    seen: Observed
+    seen: Any  # `Observed`, or all of its lists as arrays
 
 
 def of_first(ops: Any, ahead: Estimate, weight: Any, batches: Model) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tridiag.algorithms import kalman_columns, kalman_diffuse, kalman_filter
-from tridiag.algorithms.kalman_columns import apply, diagonal
+from tridiag.algorithms.kalman_columns import apply, beside, diagonal
 from tridiag.algorithms.kalman_filter import Estimate, larger, transpose, turned
 from tridiag.algorithms.kalman_square_roots import inverse
 from tridiag.algorithms.numbers import finite
@@ -129,8 +129,8 @@ def units(ops: Any, model: Model, form: StateSpace) -> Any:
     before = max(form.n - 1, 1)
     F, Q, H, R = model.F[:before], model.Q[:before], model.H, model.R
     F, H, Q, R = (F * F).mean(0), (H * H).mean(0), Q.mean(0), R.mean(0)
-    change = diagonal(ops, Q)
-    none = ops.zero(H[0] + diagonal(ops, R)[:1] + change + F[0])
+    change = diagonal(Q)
+    none = ops.zero(H[0] + diagonal(R)[:1] + change + F[0])
 
     def step(_: Any, state: Any) -> Any:
         noise, sees, found = state
@@ -138,7 +138,7 @@ def units(ops: Any, model: Model, form: StateSpace) -> Any:
         told = (sees * inverse(ops, noise)[:, None]).sum(0)
         return noise, ops.product(sees, F), larger(ops, finite(told), found)
 
-    *_, found = ops.repeat(form.states, step, (diagonal(ops, R) + none[:1], H + none[None], none))
+    *_, found = ops.repeat(form.states, step, (diagonal(R) + none[:1], H + none[None], none))
     return ops.where(found > 0, inverse(ops, found), ops.one(found))
 
 
@@ -160,15 +160,10 @@ def regression(ops: Any, series: Any, many: Model, wide: StateSpace, predicted: 
     size = (weights[:, None] * own * own).sum(0).sum(0)
     size = ops.where(size > 0, size, ops.one(size))
     none = ops.full((count, m, *unseen.shape[2:]), 0, unseen)
-    parts = ops.join(concatenated(ops, own, errors[:, :m]), concatenated(ops, transpose(unseen), none))
+    parts = ops.join(beside(ops, own, errors[:, :m]), beside(ops, transpose(unseen), none))
     weights = ops.join(weights, ops.stack([size] * count))
-    parts, weights = kalman_columns.orthogonal(ops, kalman_columns.Columns(parts, weights), count)
+    parts, weights = kalman_columns.orthogonal(ops, kalman_columns.Columns(parts, weights), count)[0]
     return Fit(parts[:, :count], parts[:, count:], inverse(ops, weights))
-
-
-def concatenated(ops: Any, x: Any, z: Any) -> Any:
-    """Along the second axis; those behind it broadcast."""
-    return ops.join(x.swapaxes(0, 1), z.swapaxes(0, 1)).swapaxes(0, 1)
 
 
 def linear(ops: Any, means: Any, form: StateSpace, unseen: Any) -> Any:

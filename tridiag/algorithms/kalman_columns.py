@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tridiag.algorithms.kalman_square_roots import difference, inverse
+from tridiag.algorithms.kalman_square_roots import difference, inverse, positive
 from tridiag.algorithms.numbers import finite
 
 
@@ -24,20 +24,34 @@ def together(ops: Any, *several: Columns) -> Columns:
     return Columns(*(ops.join(*pair) for pair in zip(*several, strict=True)))
 
 
-def diagonal(ops: Any, x: Any) -> Any:
-    """As a vector; what is beside it may be infinite or NaN."""
-    return ops.where(ops.identity(x) > 0, x, ops.zero(x)).sum(0)
+def transpose(x: Any) -> Any:
+    return x.swapaxes(0, 1)
+
+
+def diagonal(x: Any) -> Any:
+    """As a vector."""
+    return x.reshape(-1, *x.shape[2:])[:: len(x) + 1]
 
 
 def apply(ops: Any, x: Any, vector: Any) -> Any:
     """A matrix times a vector."""
-    return ops.product(x, vector[:, None])[:, 0]
+    return (x * vector[None]).sum(1)
+
+
+def covariance(ops: Any, columns: Columns) -> Any:
+    """The sum of w c c^T."""
+    return ops.symmetric(ops.product(transpose(columns.parts * columns.weights[:, None]), columns.parts))
+
+
+def moved(ops: Any, F: Any, columns: Columns) -> Columns:
+    """Of F P F^T."""
+    return Columns(ops.product(columns.parts, transpose(F)), columns.weights)
 
 
 def of_covariance(ops: Any, cov: Any) -> Columns:
     """Those of L D L^T, L lower triangular; a variance that is 0 but for rounding is 0, an infinite one NaN."""
     k, cov = len(cov), finite(cov)
-    least, place = 4 * k * ops.limits(cov)[0] * diagonal(ops, cov), ops.positions(k, cov.ndim - 1, 0, cov)
+    least, place = 4 * k * ops.limits(cov)[0] * diagonal(cov), ops.positions(k, cov.ndim - 1, 0, cov)
 
     def column(cov: Any, j: Any) -> tuple[Any, Columns]:
         row = ops.row(cov, j, 0)
@@ -54,11 +68,11 @@ def below(ops: Any, x: Any, place: Any, j: Any) -> Any:
     return ops.where(place > j, x, ops.where(place == j, ops.one(x), ops.zero(x)))
 
 
-def orthogonal(ops: Any, columns: Columns, size: int) -> Columns:
+def orthogonal(ops: Any, columns: Columns, size: int) -> tuple[Columns, Any]:
     """As many as ``size`` of the same covariance of the first states, by weighted Gram-Schmidt: L lower triangular.
 
-    With each what goes with it of the others. No product of columns is formed beforehand, and no variance is a
-    difference of two.
+    With each what goes with it of the others; what is left of the columns of these beside it. No product of columns is
+    formed beforehand, and no variance is a difference of two.
     """
     parts, weights = columns
     parts, (eps, tiny) = parts + ops.zero(weights)[:, None], ops.limits(parts)
@@ -79,7 +93,8 @@ def orthogonal(ops: Any, columns: Columns, size: int) -> Columns:
             below(ops, part, place, j), variance
         )
 
-    return Columns(*ops.each(size, column, parts)[1])
+    left, found = ops.each(size, column, parts)
+    return Columns(*found), left
 
 
 def eliminated(ops: Any, lower: Any, x: Any) -> Any:
@@ -91,4 +106,77 @@ def eliminated(ops: Any, lower: Any, x: Any) -> Any:
         part = ops.where(place > j, part, ops.zero(part))
         return x - part[:, None] * ops.row(x, j, 0)[None], None
 
-    return ops.each(len(lower), column, x)[0]
+    return ops.each(len(lower), column, x + ops.zero(lower[:, :1]))[0]
+
+
+# ----------------------------------------------------------------------------------------------------- observations
+
+
+def taken_in(ops: Any, load: Any, noise: Any, columns: Columns) -> tuple[Columns, Any, Any]:
+    """The columns once ``load @ x`` with a noise is known, the variance of that, and its covariances with x."""
+    parts, weights = columns
+    sights = (parts * load[None]).sum(1)
+    common = weights * sights
+    after, rows = noise + (common * sights).cumsum(0), (parts * common[:, None]).cumsum(0)
+    before = ops.join((noise + ops.zero(after[0]))[None], after[:-1])
+    known = ops.join(ops.zero(rows[:1]), rows[:-1])
+    parts = parts - known * (sights * inverse(ops, before))[:, None]
+    weights = ops.where(after == 0, weights, weights * (before * inverse(ops, after)))
+    return Columns(parts, weights), after[-1], rows[-1]
+
+
+def observe(ops: Any, H: Any, R: Any, columns: Columns) -> tuple[Any, Any, Any, Columns]:
+    """D and L of the innovation covariance S = L D L^T, the rows of L^-1 H P, and the columns once all is known."""
+    noise = of_covariance(ops, R)
+    loads = eliminated(ops, noise.parts, H)
+    place = ops.positions(len(R), R.ndim - 1, 0, R)
+
+    def one(columns: Columns, j: Any) -> tuple[Columns, Any]:
+        columns, variance, row = taken_in(ops, ops.row(loads, j, 0), ops.row(noise.weights, j, 0), columns)
+        variance = positive(ops, variance)
+        return ops.keep(columns), (variance, row, below(ops, apply(ops, loads, row) / variance, place, j))
+
+    weights = columns.weights + ops.zero(loads[0, 0] + noise.weights[0])
+    columns = Columns(columns.parts + ops.zero(weights)[:, None], weights)
+    columns, (variances, rows, factors) = ops.each(len(R), one, columns)
+    return variances, ops.product(factors, noise.parts), rows, columns
+
+
+# ------------------------------------------------------------------------------------------------------- the way back
+
+
+class Back(NamedTuple):
+    """A state from the next one: x = gain @ next + noise, whose covariance has these columns."""
+
+    gain: Any
+    noise: Columns
+
+
+def go_back(ops: Any, F: Any, Q: Any, columns: Columns) -> Back:
+    """A state from the next one: columns of both, the next one first, are made triangular halfway."""
+    k, forward, noise = len(F), moved(ops, F, columns), of_covariance(ops, Q)
+    own = beside(ops, forward.parts, columns.parts)
+    both = together(ops, forward._replace(parts=own), noise._replace(parts=beside(ops, noise.parts, ops.zero(F))))
+    (parts, weights), left = orthogonal(ops, both, k)
+    parts = ops.where(weights[:, None] > 0, parts, ops.zero(parts))
+    place = ops.positions(k, F.ndim - 1, 0, F)
+
+    def row(gain: Any, i: Any) -> tuple[Any, None]:
+        j = k - 1 - i
+        part = ops.row(parts, j, 0)
+        later = ops.where(place > j, part[:k], ops.zero(part[:k]))
+        found = part[k:] - (later[:, None] * gain).sum(0)
+        return ops.where(place[:, None] == j, found[None], gain), None
+
+    gain = ops.each(k, row, ops.zero(parts[:, k:]))[0]
+    return Back(transpose(gain), Columns(left[:, k:], both.weights))
+
+
+def smooth(ops: Any, back: Back, columns: Columns) -> Columns:
+    """Those of a state, from the columns of the next one once all is known."""
+    return orthogonal(ops, together(ops, moved(ops, back.gain, columns), back.noise), len(back.gain))[0]
+
+
+def beside(ops: Any, x: Any, z: Any) -> Any:
+    """Along the second axis; those behind it broadcast."""
+    return transpose(ops.join(transpose(x), transpose(z)))

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from tridiag.algorithms import kalman_columns, kalman_filter, kalman_square_roots
 from tridiag.algorithms.kalman_columns import Columns, apply, diagonal, together
-from tridiag.algorithms.kalman_filter import LOG_TWO_PI, at, outer, reduced, there, transpose
+from tridiag.algorithms.kalman_filter import LOG_TWO_PI, at, outer, there, transpose
 from tridiag.algorithms.kalman_square_roots import inverse
 from tridiag.problems.state_space import Model, StateSpace
 
@@ -37,7 +37,7 @@ class Diffuse(NamedTuple):
 
 
 class Sight(NamedTuple):
-    """One observation, independent of the others of its step."""
+    """One observation, independent of the others of its step, or all of them along the first axis."""
 
     error: Any  # what was observed, less what was predicted
     variance: Any  # of the error, of what is known
@@ -69,7 +69,7 @@ def start(ops: Any, model: Model, form: StateSpace, like: Diffuse) -> Diffuse:
 
 def unknown_in(ops: Any, P0: Any) -> Any:
     """Which states have an infinite variance."""
-    return diagonal(ops, P0) == math.inf
+    return diagonal(P0) == math.inf
 
 
 def known_in(ops: Any, P0: Any) -> Any:
@@ -93,16 +93,11 @@ def blank(ops: Any, form: StateSpace, y: Any, kept: Any) -> Diffuse:
 
 def predict(ops: Any, F: Any, Q: Any, state: Diffuse, most: int = 1) -> Diffuse:
     """A step later; above ``most`` times as many columns as states they are made as many."""
-    (parts, weights), told = state.known, state.told
-    known = together(ops, Columns(moved(ops, F, parts), weights), kalman_columns.of_covariance(ops, Q))
+    known = together(ops, kalman_columns.moved(ops, F, state.known), kalman_columns.of_covariance(ops, Q))
     if len(known.parts) > most * len(F):
-        known = kalman_columns.orthogonal(ops, known, len(F))
-    told = told._replace(parts=moved(ops, F, told.parts))
+        known = kalman_columns.orthogonal(ops, known, len(F))[0]
+    told = kalman_columns.moved(ops, F, state.told)
     return ops.keep(state._replace(mean=apply(ops, F, state.mean), known=known, told=told, A=carried(ops, F, state.A)))
-
-
-def moved(ops: Any, F: Any, parts: Any) -> Any:
-    return ops.product(parts, transpose(F))
 
 
 def carried(ops: Any, F: Any, A: Any) -> Any:
@@ -110,28 +105,37 @@ def carried(ops: Any, F: Any, A: Any) -> Any:
     return clean(ops, ops.product(F, A), ops.product(abs(F), abs(A)), len(F))
 
 
-def observe(ops: Any, H: Any, R: Any, y: Any, kept: Any, state: Diffuse) -> tuple[list[Sight], Diffuse]:
+def observe(ops: Any, H: Any, R: Any, y: Any, kept: Any, state: Diffuse) -> tuple[Sight, Diffuse]:
+    """What is seen of a state, of all observations of a step, and the state once they are known."""
     H, R, y = there(ops, H, R, y, kept)
     weights, columns = independent(ops, R)
-    loads, values, seen = reduced(columns, H), reduced(columns, y), []
-    for load, value, weight in zip(loads, values, weights, strict=True):
-        sight, state = take_in(ops, load, value, weight, state)
-        seen.append(sight)
-    return seen, state
+    loads = kalman_columns.eliminated(ops, columns, H)
+    values = kalman_columns.eliminated(ops, columns, y[:, None])[:, 0]
+
+    def one(state: Diffuse, j: Any) -> tuple[Diffuse, Sight]:
+        load, value, noise = (ops.row(x, j, 0) for x in (loads, values, weights))
+        sight, state = take_in(ops, load, value, noise, state)
+        return state, sight
+
+    state, seen = ops.each(len(H), one, state)
+    return Sight(*seen), state
 
 
-def independent(ops: Any, R: Any) -> tuple[list[Any], list[Any]]:
+def independent(ops: Any, R: Any) -> tuple[Any, Any]:
     """D and the columns of L below its diagonal, R = L D L^T; a variance that is rounding alone has a column of zeros.
 
-    As `tridiag.algorithms.kalman_square_roots.root_of`, with a derivative where a variance is 0.
+    As `tridiag.algorithms.kalman_columns.of_covariance`, but that what is so small counts as it is.
     """
-    weights, columns = [], []
-    for least in [NOISE * len(R) * ops.limits(R)[0] * R[i, i] for i in range(len(R))]:
-        weight = R[0, 0]
-        sure = weight > least
-        columns.append(ops.where(sure, R[1:, 0] / ops.where(sure, weight, ops.one(weight)), ops.zero(R[1:, 0])))
-        weights.append(ops.where(weight < 0, ops.zero(weight), weight))
-        R = R[1:, 1:] - columns[-1][:, None] * R[None, 0, 1:]
+    least, place = NOISE * len(R) * ops.limits(R)[0] * diagonal(R), ops.positions(len(R), R.ndim - 1, 0, R)
+
+    def column(R: Any, j: Any) -> tuple[Any, tuple[Any, Any]]:
+        row = ops.row(R, j, 0)
+        weight = ops.row(row, j, 0)
+        sure = weight > ops.row(least, j, 0)
+        part = ops.where(sure & (place > j), row / ops.where(sure, weight, ops.one(weight)), ops.zero(row))
+        return R - outer(part, row), (ops.where(weight < 0, ops.zero(weight), weight), part)
+
+    weights, columns = ops.each(len(R), column, R)[1]
     return weights, columns
 
 
@@ -161,17 +165,10 @@ def take_in(ops: Any, load: Any, value: Any, noise: Any, state: Diffuse) -> tupl
 
 def taken_in(ops: Any, load: Any, noise: Any, state: Diffuse) -> tuple[Columns, Columns, Any, Any]:
     """The columns once ``load @ x`` is known, the variance of that, and its covariances with x."""
-    parts, weights = together(ops, state.known, state.told)
-    sights = (parts * load[None]).sum(1)
-    common = weights * sights
-    after, rows = noise + (common * sights).cumsum(0), (parts * common[:, None]).cumsum(0)
-    before = ops.join((noise + ops.zero(after[0]))[None], after[:-1])
-    known = ops.join(ops.zero(rows[:1]), rows[:-1])
-    parts = parts - known * (sights * inverse(ops, before))[:, None]
-    weights = ops.where(after == 0, weights, weights * (before * inverse(ops, after)))
+    (parts, weights), *rest = kalman_columns.taken_in(ops, load, noise, together(ops, state.known, state.told))
     count = len(state.known.parts)
     first, last = (Columns(parts[part], weights[part]) for part in (slice(count), slice(count, None)))
-    return first, last, after[-1], rows[-1]
+    return first, last, *rest
 
 
 def reflection(ops: Any, u: Any, square: Any) -> Reflection:
@@ -192,15 +189,12 @@ def without(ops: Any, A: Any, turn: Reflection) -> Any:
     return ops.where(turn.here[None], ops.zero(left), left)
 
 
-def deviance(ops: Any, seen: list[Sight], kept: Any) -> Any:
+def deviance(ops: Any, seen: Sight, kept: Any) -> Any:
     """-2 times the logarithm of the density of the observations, less log(infinity) for each that sees the unknown."""
-    total: Any = 0
-    for j, one in enumerate(seen):
-        known = ops.where(one.sees, ops.one(one.variance), one.variance)
-        term = ops.log(ops.where(one.sees, one.reach, known)) + LOG_TWO_PI
-        term = term + ops.where(one.sees, ops.zero(one.error), one.error * one.error / known)
-        total = total + (term if kept is None else ops.where(kept[j], term, ops.zero(term)))
-    return total
+    known = ops.where(seen.sees, ops.one(seen.variance), seen.variance)
+    terms = ops.log(ops.where(seen.sees, seen.reach, known)) + LOG_TWO_PI
+    terms = terms + ops.where(seen.sees, ops.zero(seen.error), seen.error * seen.error / known)
+    return (terms if kept is None else ops.where(kept, terms, ops.zero(terms))).sum(0)
 
 
 class Step(NamedTuple):
@@ -220,8 +214,7 @@ def forward(ops: Any, model: Model, y: Any, kept: Any, t: Any, predicted: Diffus
 
 def finite(ops: Any, state: Diffuse) -> Any:
     """The covariance of what is known."""
-    parts, weights = together(ops, state.known, state.told)
-    return ops.symmetric(ops.product(transpose(parts * weights[:, None]), parts))
+    return kalman_columns.covariance(ops, together(ops, state.known, state.told))
 
 
 def whole(ops: Any, state: Diffuse) -> Any:
@@ -243,8 +236,8 @@ def is_known(ops: Any, state: Diffuse) -> Any:
 
 def is_settled(ops: Any, state: Diffuse) -> Any:
     """Whether the covariance of what is known would lose no digits as it stands: what is uncertain is of one size."""
-    own = kalman_columns.orthogonal(ops, together(ops, state.known, state.told), len(state.A)).weights
-    variances = diagonal(ops, finite(ops, state))
+    own = kalman_columns.orthogonal(ops, together(ops, state.known, state.told), len(state.A))[0].weights
+    variances = diagonal(finite(ops, state))
     eps = ops.limits(own)[0]
     certain = own <= NOISE * len(own) * eps * variances
     return ops.all(certain | (own >= eps ** (1 / 3) * variances))

@@ -24,8 +24,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from tridiag.algorithms import kalman_adjoint, kalman_filter, kalman_scan, kalman_smoother
-from tridiag.algorithms.kalman_filter import Estimate, Observed, Roots, apply, transpose
+from tridiag.algorithms import kalman_adjoint, kalman_columns, kalman_filter, kalman_loops, kalman_scan
+from tridiag.algorithms.kalman_columns import apply
+from tridiag.algorithms.kalman_filter import Estimate, transpose
+from tridiag.algorithms.kalman_loops import Observed, Roots
 from tridiag.libraries.jax import Operations as ops
 from tridiag.problems.state_space import Model, StateSpace
 
@@ -68,7 +70,7 @@ def filtered(form: StateSpace, y: Any, model: Model, kept: Any, strict: bool = T
     )
 
     def in_sequence() -> tuple[Any, Any]:
-        def keep(step: kalman_filter.Step) -> Any:
+        def keep(step: kalman_loops.Step) -> Any:
             return *(kalman_scan.whole(Roots, state) for state in step[:2]), step.seen
 
         return kalman_scan.run(form, y, model, kept, keep, Roots)[:2]
@@ -86,28 +88,28 @@ def doubtful(model: Model, kept: Any, predicted: Estimate, seen: Observed) -> An
 
     def reach(H: Any, kept: Any, spread: Any) -> Any:
         H = H if kept is None else jnp.where(kept[:, None], H, 0)
-        return apply(H * H, spread) + jnp.zeros_like(none)
+        return apply(ops, H * H, spread) + jnp.zeros_like(none)
 
     reaches = over_time(reach, [ALL] * 3, model.H, kept, spreads(model, predicted.cov))
-    largest, variances = lax.cummax(reaches, 0), jnp.stack(seen.variances, 1)
-    low = variances < jnp.finfo(none.dtype).eps ** (1 / 3) * largest
+    largest = lax.cummax(reaches, 0)
+    low = seen.variances < jnp.finfo(none.dtype).eps ** (1 / 3) * largest
     return jnp.any(low if kept is None else low & kept)
 
 
 def spreads(model: Model, covs: Any) -> Any:
     """`kalman_filter.Doubt.spread` of all steps, but a sum in place of the larger one: what it makes linear."""
 
-    variances = jnp.stack([covs[:, i, i] for i in range(covs.shape[1])], 1)
+    variances = jax.vmap(kalman_columns.diagonal)(covs)
     largest = lax.cummax(jnp.max(variances, 1), 0)
 
     def moved(F: Any, Q: Any, before: Any, now: Any, largest: Any) -> tuple[Any, Any]:
         """Which share of each state's spread goes to each other one, and what is new."""
-        new = jnp.stack(kalman_filter.Doubt.moved(F, Q, before))
+        new = kalman_loops.Doubt.moved(ops, F, Q, before)
         shares = jnp.where(new > jnp.finfo(new.dtype).eps * largest, now / new, 1)
         return F * F * shares[:, None], new
 
     def joined(before: Any, after: Any) -> tuple[Any, Any]:
-        return ops.product(after[0], before[0]), apply(after[0], before[1]) + after[1]
+        return ops.product(after[0], before[0]), apply(ops, after[0], before[1]) + after[1]
 
     first = jnp.zeros_like(covs[:1]), variances[:1]
     parts = [*[BUT_LAST] * 3, BUT_FIRST, BUT_LAST]
@@ -133,13 +135,13 @@ def beginning(form: StateSpace, y: Any, model: Model, kept: Any) -> Estimate:
 
 
 def predict(F: Any, Q: Any, mean: Any, cov: Any) -> Estimate:
-    return kalman_filter.predict(ops, F, Q, Estimate(mean, cov))
+    return kalman_loops.predict(ops, F, Q, Estimate(mean, cov))
 
 
 def step(H: Any, R: Any, y: Any, kept: Any, mean: Any, cov: Any) -> tuple[Observed, Estimate, Any]:
     """The observations of a step, the state once they are known, and how little they were expected."""
-    seen, updated = kalman_filter.observe(ops, H, R, y, kept, Estimate(mean, cov))
-    return seen, updated, kalman_filter.deviance(ops, seen, kept)
+    seen, updated = kalman_loops.observe(ops, H, R, y, kept, Estimate(mean, cov))
+    return seen, updated, kalman_loops.deviance(ops, seen, kept)
 
 
 def agree(found: Estimate, wanted: Estimate, predicted: Estimate) -> Any:
@@ -191,15 +193,17 @@ def typical(model: Model) -> Any:
 def one_step(F: Any, Q: Any, H: Any, R: Any, y: Any, kept: Any, reference: Any) -> Stretch:
     H, R, y = kalman_filter.there(ops, H, R, y, kept)
     cov = ops.symmetric(ops.product(ops.product(F, reference), transpose(F)) + Q)
-    variances, factors, rows = kalman_filter.separate(ops, H, R, cov)
-    loads, values = kalman_filter.reduced(factors, ops.product(H, F)), kalman_filter.reduced(factors, y)
-    A, D = F, cov - reference
-    b, eta, J = jnp.zeros_like(cov[0]), jnp.zeros_like(cov[0]), jnp.zeros_like(cov)
-    for variance, row, load, value in zip(variances, rows, loads, values, strict=True):
-        gain, scaled = row / variance, load / variance
-        A, b, D = A - kalman_filter.outer(gain, load), b + gain * value, D - kalman_filter.outer(gain, row)
-        eta, J = eta + scaled * value, J + kalman_filter.outer(scaled, load)
-    return Stretch(A, b, D, eta, J)
+    variances, factors, rows = kalman_loops.separate(ops, H, R, cov)
+    loads = kalman_columns.eliminated(ops, factors, ops.product(H, F))
+    values = kalman_columns.eliminated(ops, factors, y[:, None])[:, 0]
+    gains, scaled = (transpose(x / variances[:, None]) for x in (rows, loads))
+    return Stretch(
+        F - ops.product(gains, loads),
+        apply(ops, gains, values),
+        cov - reference - ops.product(gains, rows),
+        apply(ops, scaled, values),
+        ops.product(scaled, loads),
+    )
 
 
 def join(earlier: Stretch, later: Stretch) -> Stretch:
@@ -207,13 +211,13 @@ def join(earlier: Stretch, later: Stretch) -> Stretch:
     inverse = inverted(ops.identity(later.J) + ops.product(earlier.D, later.J))
     back, onto = transpose(earlier.A), ops.product(later.J, inverse)
     onward = ops.product(later.A, inverse)
-    news = apply(transpose(inverse), later.eta) - apply(onto, earlier.b)
+    news = apply(ops, transpose(inverse), later.eta) - apply(ops, onto, earlier.b)
     spread = ops.product(ops.product(onward, earlier.D), transpose(later.A))
     return Stretch(
         ops.product(onward, earlier.A),
-        later.b + apply(onward, earlier.b + apply(earlier.D, later.eta)),
+        later.b + apply(ops, onward, earlier.b + apply(ops, earlier.D, later.eta)),
         later.D + ops.symmetric(spread),
-        earlier.eta + apply(back, news),
+        earlier.eta + apply(ops, back, news),
         earlier.J + ops.symmetric(ops.product(ops.product(back, onto), earlier.A)),
     )
 
@@ -229,13 +233,13 @@ def behind(form: StateSpace, model: Model, seen: Observed, like: Estimate) -> Es
     """What the observations from each step on tell, as of the state predicted for it; and nothing behind the last."""
 
     def information_of(F: Any, seen: Observed, mean: Any, cov: Any) -> Any:
-        pull, news = kalman_smoother.information(ops, seen, Estimate(mean, cov))
+        pull, news = kalman_loops.information(ops, seen, Estimate(mean, cov))
         return ops.product(pull, transpose(F)) + ops.zero(cov), news
 
     def chain(later: Any, earlier: Any) -> Any:
         (back, (mean, cov)), (move, news) = later, earlier
         moved = ops.symmetric(ops.product(ops.product(move, cov), transpose(move)))
-        return ops.product(move, back), Estimate(apply(move, mean) + news.mean, moved + news.cov)
+        return ops.product(move, back), Estimate(apply(ops, move, mean) + news.mean, moved + news.cov)
 
     steps = over_time(information_of, [ALL] * 4, read(form, model.F), seen, *like)
     _, found = lax.associative_scan(jax.vmap(chain), steps, reverse=True)
@@ -252,8 +256,8 @@ def smoothed(form: StateSpace, model: Model, states: States) -> tuple[Estimate, 
     ahead = jax.tree.map(lambda x: x[1:], behind(form, model, states.seen, states.predicted))
 
     def look(F: Any, predicted: Any, updated: Estimate, ahead: Estimate) -> tuple[Estimate, Any]:
-        found = kalman_smoother.smoothed_state(ops, updated, kalman_smoother.carry_back(ops, F, ahead))
-        return found, kalman_filter.lost(ops, predicted, updated.cov, found.cov)
+        found = kalman_loops.smoothed_state(ops, updated, kalman_loops.carry_back(ops, F, ahead))
+        return found, kalman_loops.lost(ops, predicted, updated.cov, found.cov)
 
     arrays = read(form, model.F), states.predicted.cov, states.updated, ahead
     found, loss = over_time(look, [ALL] * 4, *arrays)
@@ -288,6 +292,7 @@ def differentiated(form: StateSpace, y: Any, model: Model, kept: Any, states: St
     first, ahead = jax.tree.map(lambda x: x[0], every), jax.tree.map(lambda x: x[1:], every)
 
     def derive(F: Any, H: Any, R: Any, kept: Any, record: kalman_adjoint.Record, ahead: Estimate) -> Any:
+        record = record._replace(seen=record.seen.listed())
         return kalman_adjoint.derivatives(ops, F, H, R, kept, record, ahead, None, weight, batches)[0]
 
     record = kalman_adjoint.Record(states.updated, states.seen)

@@ -17,9 +17,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from tridiag.algorithms import kalman_adjoint, kalman_filter, kalman_smoother, kalman_square_roots
+from tridiag.algorithms import kalman_adjoint, kalman_columns, kalman_filter, kalman_loops
 from tridiag.algorithms.kalman_adjoint import Record, Shrinking
-from tridiag.algorithms.kalman_filter import Entries, Estimate, Form, Roots
+from tridiag.algorithms.kalman_filter import Estimate
+from tridiag.algorithms.kalman_loops import Entries, Form, Roots
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import vary_alike
 from tridiag.problems.state_space import Model, StateSpace
@@ -36,10 +37,10 @@ def run(form: StateSpace, y: Any, model: Model, kept: Any, keep: Any, covs: Form
 
     def step(carry: Any, t: Any) -> Any:
         carried, deviance = carry
-        carried, found, more = kalman_filter.forward(ops, model, y, kept, t, carried, covs)
+        carried, found, more = kalman_loops.forward(ops, model, y, kept, t, carried, covs)
         return (carried, deviance + more), keep(found)
 
-    begun = kalman_filter.begin(ops, form, y, kept, covs), jnp.zeros(form.batch, y.dtype)
+    begun = kalman_loops.begin(ops, form, y, kept, covs), jnp.zeros(form.batch, y.dtype)
     start, _ = vary_alike((begun, y))
     (carried, deviance), steps = lax.scan(step, start, jnp.arange(form.n, dtype=jnp.int32))
     return -deviance / 2, steps, kalman_filter.doubtful(ops, carried, deviance)
@@ -53,8 +54,8 @@ def smoothed(form: StateSpace, y: Any, model: Model, kept: Any, steps: Any, ahea
 
     def up(ahead: Any, row: Any) -> Any:
         t, (predicted, updated) = row
-        found, before = kalman_smoother.backward(ops, model, y, kept, t, (predicted, updated), ahead)
-        return before, (found, kalman_filter.lost(ops, predicted.cov, updated.cov, found.cov))
+        found, before = kalman_loops.backward(ops, model, y, kept, t, (predicted, updated), ahead)
+        return before, (found, kalman_loops.lost(ops, predicted.cov, updated.cov, found.cov))
 
     start, _ = vary_alike((ahead, y))
     _, (found, loss) = lax.scan(up, start, (jnp.arange(form.n, dtype=jnp.int32), steps), reverse=True)
@@ -84,8 +85,8 @@ def whole(covs: Form, state: Estimate) -> Estimate:
 
 def forward(form: StateSpace, y: Any, model: Model, kept: Any) -> Any:
     def make(covs: Form) -> tuple[Any, Any]:
-        def keep(step: kalman_filter.Step) -> Record:
-            return Record(step.updated, step.seen._replace(loads=[]))
+        def keep(step: kalman_loops.Step) -> Record:
+            return Record(step.updated, step.seen._replace(loads=None))
 
         value, records, doubtful = run(form, y, model, kept, keep, covs)
         if covs is Roots:
@@ -102,7 +103,7 @@ def gains(form: StateSpace, model: Model, roots: Any) -> Any:
 
     def gain(row: Any) -> Any:
         t, root = row
-        return kalman_square_roots.go_back(ops, read(form, model.F, t), read(form, model.Q, t), root).gain
+        return kalman_columns.go_back(ops, read(form, model.F, t), read(form, model.Q, t), root).gain
 
     return lax.map(gain, (jnp.arange(form.n, dtype=jnp.int32), roots))
 
@@ -134,6 +135,7 @@ def differentiated(
         t, record = row
         F, H, R = read(form, model.F, t), ops.row(model.H, t, 0), ops.row(model.R, t, 0)
         known = None if kept is None else ops.row(kept, t, 0)
+        record = record._replace(seen=record.seen.listed())
         parts, ahead, behind = kalman_adjoint.derivatives(ops, F, H, R, known, record, ahead, behind, weight, batches)
         found = {name: parts[name] for name in sums}
         totals = {name: totals[name] + found[name] for name in totals}

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from tridiag.algorithms import complex_sums, kalman_filter, kalman_parallel, logsumexp, recurrence
+from tridiag.algorithms import complex_sums, kalman_loops, kalman_parallel, logsumexp, recurrence
 from tridiag.algorithms.matrix_rows import shift
 from tridiag.algorithms.recurrence import Rows
 from tridiag.backends import jax_scan
@@ -172,5 +172,5 @@ def filtered(verb: str, y: Any, kept: Any, model: Model, form: StateSpace) -> An
     return lax.cond(
         sure,
         lambda: (*jax_scan.stacked(form, found), likelihood),
-        lambda: jax_scan.smoothed_by(form, y, model, kept, kalman_filter.Roots)[0],
+        lambda: jax_scan.smoothed_by(form, y, model, kept, kalman_loops.Roots)[0],
     )

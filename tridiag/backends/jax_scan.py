@@ -19,8 +19,8 @@ from tridiag.algorithms import (
     complex_sums,
     kalman_diffuse_scan,
     kalman_filter,
+    kalman_loops,
     kalman_scan,
-    kalman_smoother,
     logsumexp,
     recurrence,
 )
@@ -213,21 +213,21 @@ def stacked(form: StateSpace, *states: Estimate) -> tuple[Any, ...]:
     return tuple(kalman_filter.back(ops, x, form.batch) for state in states for x in state)
 
 
-def filtered_by(form: StateSpace, y: Any, model: Model, kept: Any, covs: kalman_filter.Form) -> tuple[Any, Any]:
+def filtered_by(form: StateSpace, y: Any, model: Model, kept: Any, covs: kalman_loops.Form) -> tuple[Any, Any]:
     """What a filter returns, and whether digits may be lost."""
 
-    def keep(step: kalman_filter.Step) -> Any:
+    def keep(step: kalman_loops.Step) -> Any:
         updated, predicted = (kalman_scan.whole(covs, state) for state in (step.updated, step.predicted))
-        return updated, predicted, kalman_filter.lost(ops, predicted.cov, updated.cov)
+        return updated, predicted, kalman_loops.lost(ops, predicted.cov, updated.cov)
 
     logarithm, (*states, loss), doubtful = kalman_scan.run(form, y, model, kept, keep, covs)
     return (*stacked(form, *states), logarithm), doubtful | jnp.any(loss > 0)
 
 
-def smoothed_by(form: StateSpace, y: Any, model: Model, kept: Any, covs: kalman_filter.Form) -> tuple[Any, Any]:
+def smoothed_by(form: StateSpace, y: Any, model: Model, kept: Any, covs: kalman_loops.Form) -> tuple[Any, Any]:
     """What a smoother returns, and whether digits may be lost."""
     logarithm, steps, doubtful = kalman_scan.run(form, y, model, kept, lambda step: step[:2], covs)
-    if covs is kalman_filter.Roots:
+    if covs is kalman_loops.Roots:
         return (*stacked(form, by_roots(form, model, *steps)), logarithm), False
 
     smoothed, lost = kalman_scan.smoothed(form, y, model, kept, steps, kalman_filter.blank(ops, form, y, kept))
@@ -237,13 +237,13 @@ def smoothed_by(form: StateSpace, y: Any, model: Model, kept: Any, covs: kalman_
 def by_roots(form: StateSpace, model: Model, predicted: Estimate, updated: Estimate) -> Estimate:
     """The smoothed states of all steps, of square roots."""
     last = jax.tree.map(lambda x: x[-1], updated)
-    whole = functools.partial(kalman_scan.whole, kalman_filter.Roots)
+    whole = functools.partial(kalman_scan.whole, kalman_loops.Roots)
     if form.n == 1:
         return jax.tree.map(lambda x: x[None], whole(last))
 
     def up(behind: Estimate, row: Any) -> Any:
         t, ahead, state = row
-        found = kalman_smoother.smooth(ops, ops.row(model.F, t, 0), ops.row(model.Q, t, 0), state, ahead, behind)
+        found = kalman_loops.smooth(ops, ops.row(model.F, t, 0), ops.row(model.Q, t, 0), state, ahead, behind)
         return found, whole(found)
 
     steps = jnp.arange(form.n - 1, dtype=jnp.int32)

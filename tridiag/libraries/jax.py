@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,7 +18,28 @@ from tridiag.libraries import place as place
 from tridiag.libraries.arrays import Entry, Taken, check_sequence, name_in_words, refuse_dtype
 
 FEW_ROWS = 8  # that are sliced out of an array one by one: XLA's gather takes long
-MOST_TERMS = 8  # of a matrix product that is written out
+FEW_TERMS = 4  # of a matrix product that are added up without a loop
+MOST_TERMS = 8  # that are added up one by one
+
+
+@jax.custom_jvp
+def product(x: Any, y: Any) -> Any:
+    """That of matrices whose rows and columns lie before all other axes, term by term."""
+    if x.shape[1] <= FEW_TERMS:
+        return lax.optimization_barrier((x[:, :, None] * y[None]).sum(1))
+
+    def more(j: Any, total: Any) -> Any:
+        column, row = lax.dynamic_index_in_dim(x, j, 1), lax.dynamic_index_in_dim(y, j, 0)
+        return total + column * row
+
+    shape = len(x), *jnp.broadcast_shapes(x[0, :1].shape, y[0].shape)
+    return lax.fori_loop(0, len(y), more, vary_alike((jnp.zeros(shape, x.dtype), x, y))[0])
+
+
+@product.defjvp
+def change_of_product(primals: Any, tangents: Any) -> Any:
+    (x, y), (dx, dy) = primals, tangents
+    return product(x, y), (dx[:, :, None] * y[None] + x[:, :, None] * dy[None]).sum(1)
 
 
 class Operations:
@@ -48,6 +70,9 @@ class Operations:
     @staticmethod
     def each(count: int, function: Any, state: Any) -> tuple[Any, Any]:
         """The state after ``state, found = function(state, k)`` for all k below a count; what was found, stacked."""
+        if count == 1:
+            state, one = function(state, 0)
+            return state, jax.tree.map(lambda x: x[None], one)
         found: tuple[Any, Any] = lax.scan(function, state, jnp.arange(count, dtype=jnp.int32))
         return found
 
@@ -179,11 +204,11 @@ class Operations:
 
     @staticmethod
     def product(x: Any, y: Any) -> Any:
-        """Small ones term by term: XLA makes one loop of that, over the batch."""
-        if x.shape[1] > MOST_TERMS:
+        """Term by term, as a loop over the batch; a matrix that the batch shares is one factor of a large product."""
+        shared = [math.prod(z.shape[2:]) == 1 for z in (x, y)]
+        if x.shape[1] > MOST_TERMS or shared[0] != shared[1]:
             return jnp.einsum("ij...,jk...->ik...", x, y, precision="highest")
-        terms = (x[:, j, None] * y[None, j] for j in range(x.shape[1]))
-        return lax.optimization_barrier(functools.reduce(operator.add, terms))
+        return product(x, y)
 
     @staticmethod
     def contracted(x: Any, y: Any) -> Any:

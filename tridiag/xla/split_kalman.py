@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tridiag.algorithms import kalman_filter, kalman_parallel, kalman_scan, kalman_smoother, kalman_stretches
+from tridiag.algorithms import kalman_filter, kalman_loops, kalman_parallel, kalman_scan, kalman_stretches
 from tridiag.algorithms.kalman_filter import Estimate
 from tridiag.kernels.jobs.kalman import is_written_out
 from tridiag.libraries.jax import Operations as ops
@@ -92,7 +92,7 @@ def filter_of(part: Part, cut: Cut, ahead: None) -> tuple[Any, Any]:
 def smoother_of(part: Part, cut: Cut, ahead: Estimate) -> tuple[Any, Any]:
     """The same of the smoother."""
     model, y, kept = in_front(part.y, part.model, part.missing)
-    behind = kalman_smoother.carry_back(ops, model.F[-1], ahead)
+    behind = kalman_loops.carry_back(ops, model.F[-1], ahead)
     found, lost = kalman_scan.smoothed(part.form, y, model, kept, part.steps, behind)
     return (*in_batches(part.form, found), part.value), lost
 
@@ -126,23 +126,23 @@ def in_steps(y: Any, model: Model, form: StateSpace, missing: bool, keep: bool) 
 
     def step(carry: Any, t: Any) -> Any:
         carried, deviance, follow, least, loss = carry
-        carried, found, more = kalman_filter.forward(ops, model, y, kept, t, carried)
-        follow = kalman_stretches.follow(ops, found.seen, ops.row(model.F, t, 0), follow)
-        variances = jnp.stack(found.seen.variances)
+        carried, found, more = kalman_loops.forward(ops, model, y, kept, t, carried)
+        follow = kalman_stretches.follow(ops, found.seen.listed(), ops.row(model.F, t, 0), follow)
+        variances = found.seen.variances
         least = jnp.minimum(least, variances if kept is None else jnp.where(ops.row(kept, t, 0), variances, jnp.inf))
-        loss = jnp.maximum(loss, kalman_filter.lost(ops, found.predicted.cov, found.updated.cov))
+        loss = jnp.maximum(loss, kalman_loops.lost(ops, found.predicted.cov, found.updated.cov))
         return (carried, deviance + more, follow, least, loss), found[:2] if keep else None
 
-    begun = kalman_filter.begin(ops, form, y, kept, kalman_filter.Entries), jnp.zeros(form.batch, y.dtype)
+    begun = kalman_loops.begin(ops, form, y, kept, kalman_loops.Entries), jnp.zeros(form.batch, y.dtype)
     start, _ = vary_alike(((*begun, kalman_stretches.start(ops, blank), infinite, jnp.zeros_like(infinite[0])), y))
     (carried, deviance, follow, least, loss), steps = lax.scan(step, start, jnp.arange(form.n, dtype=jnp.int32))
-    behind = kalman_filter.predict(ops, model.F[-1], model.Q[-1], carried.state)
+    behind = kalman_loops.predict(ops, model.F[-1], model.Q[-1], carried.state)
     doubt, batch = carried.doubt, form.batch
 
     def whole(x: Any) -> Any:
         return jnp.broadcast_to(x, (*x.shape[: x.ndim - len(batch)], *batch))
 
-    found = Stretch(behind, follow, jnp.stack(doubt.reach), least, jnp.maximum(loss, doubt.loss))
+    found = Stretch(behind, follow, doubt.reach, least, jnp.maximum(loss, doubt.loss))
     return -deviance / 2, jax.tree.map(whole, found), steps
 
 
