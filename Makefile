@@ -131,8 +131,8 @@ test-avx2 test-sse: $(WORK)/test.stamp
 	export NUMBA_CPU_NAME=$(PROCESSOR) NUMBA_CPU_FEATURES=; $(pytest) $(PYTEST_ARGS) $(SLICE)
 
 # Every kernel of a wheel, compiled for ARM, macOS and Windows: no symbol that these lack. Those for any ARM then run in an
-# emulator, under Debian's Python and wheels for aarch64, against plain loops. Needs Debian, and qemu-user of it; 24
-# minutes of processor time, on two cores. VERBS="solve factor": those of these alone.
+# emulator, under Debian's Python and wheels for aarch64, against plain loops. Needs Debian, and qemu-user of it; 10
+# to 24 minutes of processor time. VERBS="solve factor": those of these alone.
 VERBS ?=
 ARM := $(WORK)/arm
 ARM_PACKAGES := python3.11-minimal libpython3.11-minimal libpython3.11-stdlib libc6 libgcc-s1 libstdc++6 zlib1g libexpat1 \

@@ -316,3 +316,18 @@ def test_out_of_memory_hurts_nothing() -> None:
         for x, copy in zip(given, system, strict=True):
             np.testing.assert_array_equal(to_numpy(x), copy)
         np.testing.assert_allclose(solve(*given).get(), wanted.astype(float), rtol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("options", [{}, {"axis": 0}, {"periodic": True}, {"where": np.arange(9) % 4 != 1}])
+def test_conditions_are_those_of_numpy(dtype: str, options: dict[str, Any]) -> None:
+    """By the eager backend, as any other would: its solves are all that it takes; a singular matrix has 0."""
+    a, b, c, _ = uniform((9, 9), dtype)
+    a[4] = b[4] = c[4] = 0
+    a[:, 4] = b[:, 4] = c[:, 4] = 0
+    where = options.get("where")
+    on_device = options | ({} if where is None else {"where": cupy.asarray(where)})
+    found = tridiag.factor(*map(cupy.asarray, (a, b, c)), backend=NAME, **on_device).rcond
+    assert isinstance(found, cupy.ndarray)
+    wanted = tridiag.factor(a, b, c, backend="numpy_thomas", **options).rcond
+    np.testing.assert_allclose(to_numpy(found), wanted, rtol=1e-3 if wanted.dtype.itemsize == 4 else 1e-9)

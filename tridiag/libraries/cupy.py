@@ -35,8 +35,19 @@ class Operations(NumPyOperations):
     log = staticmethod(cupy.log)
     cos = staticmethod(cupy.cos)
     sin = staticmethod(cupy.sin)
+    rint = staticmethod(cupy.rint)
+    larger = staticmethod(cupy.maximum)
+    clip = staticmethod(cupy.clip)
     placed = staticmethod(lambda x, like: cupy.asarray(x))
     quotient = staticmethod(Indexing.quotient)
+
+    @staticmethod
+    def exponent_of(x: Any) -> Any:
+        return cupy.frexp(x)[1].astype(np.float64)
+
+    @staticmethod
+    def power_of_two(exponent: Any) -> Any:
+        return cupy.ldexp(cupy.ones((), exponent.dtype), exponent.astype(np.int32))
 
     @staticmethod
     def where(condition: Any, x: Any, y: Any) -> Any:

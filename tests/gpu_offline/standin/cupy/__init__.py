@@ -207,8 +207,25 @@ def _elementwise(name: str) -> Any:
     return apply
 
 
+def frexp(x: ndarray) -> tuple[ndarray, ndarray]:
+    return compute(lambda y: np.frexp(y)[0], x), compute(lambda y: np.frexp(y)[1], x)
+
+
 for _name in (
-    *("abs", "conj", "cos", "exp", "isfinite", "isnan", "ldexp", "log", "logical_and", "logical_not", "logical_or"),
+    *(
+        "abs",
+        "clip",
+        "conj",
+        "cos",
+        "exp",
+        "isfinite",
+        "isnan",
+        "ldexp",
+        "log",
+        "logical_and",
+        "logical_not",
+        "logical_or",
+    ),
     *("maximum", "minimum", "rint", "sign", "sin", "sqrt"),
 ):
     globals()[_name] = _elementwise(_name)

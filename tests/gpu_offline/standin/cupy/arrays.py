@@ -259,6 +259,9 @@ class ndarray:
     def sum(self, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False) -> ndarray:
         return compute(np.sum, self, axis=axis, dtype=dtype, keepdims=keepdims)
 
+    def argmax(self, axis: Any = None) -> ndarray:
+        return compute(np.argmax, self, axis=axis)
+
     def cumsum(self, axis: int | None = None) -> ndarray:
         return compute(np.cumsum, self, axis=axis)
 
