@@ -275,6 +275,26 @@ def test_large_products_on_threads(shape: Any, axis: int, monkeypatch: pytest.Mo
                 np.testing.assert_array_equal(found, tridiag.matmul(*matrix, x, axis=axis, **options))
 
 
+def lying_at(offset: int, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """An array so many bytes behind the begin of a cache line."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    memory = np.empty(size + 128, np.uint8)
+    begin = -memory.ctypes.data % 64 + offset
+    return memory[begin : begin + size].view(dtype).reshape(shape)
+
+
+@pytest.mark.parametrize(("dtype", "offset"), [("complex128", 8), ("complex64", 4), ("float64", 4), ("float32", 1)])
+@pytest.mark.parametrize("width", [50, 2])  # rows of some vectors, and of less than one
+def test_large_products_where_no_entry_begins_a_cache_line(
+    dtype: str, offset: int, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NumPy calls complex numbers aligned at a multiple of half their size."""
+    monkeypatch.setattr(jobs, "CACHES", 1000)
+    a, b, c, x = (v.astype(dtype) for v in uniform((61, width)))
+    wanted, out = tridiag.matmul(a, b, c, x), lying_at(offset, x.shape, dtype)
+    np.testing.assert_array_equal(tridiag.matmul(a, b, c, x, out=out), wanted)
+
+
 # ---------------------------------------------------------------------------------------------------- determinants
 
 

@@ -15,7 +15,7 @@ from tridiag.kernels.jobs import logsumexp, recurrences, systems
 from tridiag.kernels.jobs.caches import room_for_results
 
 USUAL_THREADS = systems.threads
-NAMES = "systems", "recurrences", "logsumexp", "kalman", "alignment", "selective"
+NAMES = "systems", "recurrences", "logsumexp", "kalman", "alignment", "selective", "products"
 JOBS = {f"tridiag.kernels.jobs.{name}" for name in NAMES}
 LOW: dict[str, tuple[int, ...]] = {
     "WORTH_A_THREAD": (1, 100, 1000),

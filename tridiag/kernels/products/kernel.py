@@ -112,8 +112,11 @@ def pieces(zero, job, worker, y, count, place, period, low, high):
 
 @njit(**OPTIONS)
 def multiply_unmasked(zero, job, long, words):
-    """By the loop for rows that are long, or any; past the caches where the result is large."""
-    large = job.flags & P.LARGE != 0
+    """By the loop for rows that are long, or any; past the caches where the result is large.
+
+    What does not lie at a multiple of its size has no entry that begins a cache line.
+    """
+    large = job.flags & P.LARGE != 0 and words[1] % bytes_of_number(zero, ()) == 0
     if long and large:
         multiply_long_past_caches(zero, words)
     elif long:
