@@ -39,15 +39,23 @@ def rest(code: Code, a: Any, b: Any, c: Any, d: Any, before: Any, here: Any, aft
 def check_rows(fields: int, code: Code, plan: At, block: Value, base: Value, before: Value, target: Value) -> None:
     """For every line of rows of a block the lanes in which one has a componentwise residual above the bar, as bytes."""
     bands, iterate = Bands(code, plan, block), Records(code, base, fields).field(ITERATE)
+    pieces = bands.in_pieces()
 
-    def line(i: Value, state: Any) -> Any:
-        before, here = state
-        good = code.all_lanes()
-        for k, a, b, c, d in bands.rows(i):
+    def some_rows(i: Value, state: Any) -> Any:
+        before, here, good = state
+        for k, a, b, c, d in pieces.rows(i):
             after = iterate[i + k + 1]
             _, size, scale = rest(code, a, b, c, d, before, here, after)
             good = good & (size <= scale * (el.REFINE_ABOVE * code.eps))
             before, here = here, after
+        return before, here, good
+
+    def line(i: Value, state: Any) -> Any:
+        state = *state, code.all_lanes()
+        if pieces.height == bands.height:
+            before, here, good = some_rows(i, state)
+        else:
+            before, here, good = code.fori(i, i + bands.height, some_rows, state, step=pieces.height)
         code.store_bytes(target + i * 8, ~good)
         return before, here
 
