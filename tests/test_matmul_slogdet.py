@@ -240,7 +240,8 @@ def test_products_of_arrays_that_lie_in_any_way(dtype: str, masked: bool, monkey
     for case in range(150):
         shape = tuple(map(int, np.exp(rng.uniform(0, (2, 4, 2.2), 3))))
         monkeypatch.setattr(jobs, "ITEM", int(rng.integers(1, 100)))
-        monkeypatch.setattr(jobs, "ROWS", {True: int(rng.integers(1, 9)), False: int(rng.integers(1, 60))})
+        monkeypatch.setattr(jobs, "FEW_ROWS", int(rng.integers(1, 9)))
+        monkeypatch.setattr(jobs, "MANY_ROWS", int(rng.integers(1, 60)))
         given = [laid_out(rng, x) for x in uniform(shape, dtype)]
         shape = np.broadcast_shapes(*(x.shape for x in given))
         out = empty_elsewhere(rng, shape, dtype)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from tridiag.algorithms.kalman_filter import transpose
 from tridiag.algorithms.kalman_square_roots import difference, inverse, positive
 from tridiag.algorithms.numbers import finite
 
@@ -22,10 +23,6 @@ class Columns(NamedTuple):
 def together(ops: Any, *several: Columns) -> Columns:
     """All columns of two covariances, in their order."""
     return Columns(*(ops.join(*pair) for pair in zip(*several, strict=True)))
-
-
-def transpose(x: Any) -> Any:
-    return x.swapaxes(0, 1)
 
 
 def diagonal(x: Any) -> Any:

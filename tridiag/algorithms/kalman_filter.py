@@ -74,7 +74,7 @@ class Entries:
         return ops.symmetric(ops.product(ops.product(F, cov), transpose(F)) + Q)
 
     @staticmethod
-    def separate(ops: Any, H: Any, R: Any, cov: Any) -> tuple[list[Any], list[Any], list[Any], list[Any], Any]:
+    def separate(ops: Any, H: Any, R: Any, cov: Any) -> tuple[Any, ...]:
         """1/D, D and L of S = L D L^T, the rows of L^-1 H P, and the covariance once the observations are known."""
         variances, factors, rows = separate(ops, H, R, cov)
         weights = ops.keep([ops.one(d) / d for d in variances])
@@ -291,7 +291,7 @@ class Carried(NamedTuple):
 
     state: Estimate  # updated
     variances: Any  # as predicted; None with `Roots`
-    doubt: Doubt | None  # likewise
+    doubt: Any  # `Doubt`; likewise
 
 
 def blank(ops: Any, form: StateSpace, y: Any, kept: Any) -> Estimate:
@@ -324,7 +324,7 @@ class Step(NamedTuple):
 
     predicted: Estimate
     updated: Estimate
-    seen: Observed
+    seen: Any  # `Observed`
 
 
 def forward(

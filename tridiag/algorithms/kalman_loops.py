@@ -7,12 +7,24 @@ of covariances are the columns of `tridiag.algorithms.kalman_columns`. Arrays ar
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import Any, NamedTuple
 
-from tridiag.algorithms import kalman_columns, kalman_filter
+from tridiag.algorithms import kalman_columns, kalman_filter, kalman_smoother
 from tridiag.algorithms.kalman_columns import Columns, apply, diagonal, eliminated, together
-from tridiag.algorithms.kalman_filter import LOG_TWO_PI, Estimate, at, chosen, larger, outer, there, transpose
+from tridiag.algorithms.kalman_filter import (
+    LOG_TWO_PI,
+    Carried,
+    Estimate,
+    Step,
+    at,
+    chosen,
+    larger,
+    outer,
+    there,
+    transpose,
+)
 from tridiag.algorithms.kalman_square_roots import positive
 from tridiag.problems.state_space import Model, StateSpace
 
@@ -34,23 +46,11 @@ class Observed(NamedTuple):
         return kalman_filter.Observed(weights, errors, rows, loads, variances, factors)
 
 
-class Entries:
+class Entries(kalman_filter.Entries):
     """Covariances as they stand."""
 
     @staticmethod
-    def start(ops: Any, cov: Any) -> Any:
-        return cov
-
-    @staticmethod
-    def whole(ops: Any, cov: Any) -> Any:
-        return cov
-
-    @staticmethod
-    def predict(ops: Any, F: Any, Q: Any, cov: Any) -> Any:
-        return kalman_filter.Entries.predict(ops, F, Q, cov)
-
-    @staticmethod
-    def separate(ops: Any, H: Any, R: Any, cov: Any) -> tuple[Any, Any, Any, Any]:
+    def separate(ops: Any, H: Any, R: Any, cov: Any) -> tuple[Any, ...]:
         """D and L of S = L D L^T, the rows of L^-1 H P, and the covariance once the observations are known."""
         variances, factors, rows = separate(ops, H, R, cov)
         return variances, factors, rows, cov - ops.product(transpose(rows / variances[:, None]), rows)
@@ -172,22 +172,6 @@ def lost(ops: Any, *covs: Any) -> Any:
 # ---------------------------------------------------------------------------------------------------------------- steps
 
 
-class Carried(NamedTuple):
-    """What a filter takes from step to step."""
-
-    state: Estimate  # updated
-    variances: Any  # as predicted; None with `Roots`
-    doubt: Doubt | None  # likewise
-
-
-class Step(NamedTuple):
-    """What a filter finds in a step."""
-
-    predicted: Estimate
-    updated: Estimate
-    seen: Observed
-
-
 def begin(ops: Any, form: StateSpace, y: Any, kept: Any, covs: Form) -> Carried:
     """Before the first step."""
     mean, cov = kalman_filter.blank(ops, form, y, kept)
@@ -232,16 +216,11 @@ def backward(
 
 
 def smoothed_state(ops: Any, state: Estimate, ahead: Estimate) -> Estimate:
-    """As `tridiag.algorithms.kalman_smoother.smoothed_state`."""
-    mean = state.mean + apply(ops, state.cov, ahead.mean)
-    both = ops.product(state.cov, ahead.cov)
-    return Estimate(mean, ops.symmetric(state.cov - ops.product(both, state.cov)))
+    return kalman_smoother.smoothed_state(ops, state, ahead, functools.partial(apply, ops))
 
 
 def carry_back(ops: Any, F: Any, ahead: Estimate) -> Estimate:
-    """What later observations add, as of the step before."""
-    turned = transpose(F)
-    return Estimate(apply(ops, turned, ahead.mean), ops.product(ops.product(turned, ahead.cov), F))
+    return kalman_smoother.carry_back(ops, F, ahead, functools.partial(apply, ops))
 
 
 def smooth(ops: Any, F: Any, Q: Any, updated: Estimate, ahead: Any, smoothed: Estimate) -> Estimate:

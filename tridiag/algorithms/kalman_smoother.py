@@ -11,8 +11,11 @@ from tridiag.algorithms.kalman_filter import Estimate, Observed, apply, at, obse
 from tridiag.problems.state_space import Model
 
 
-def smoothed_state(ops: Any, state: Estimate, ahead: Estimate) -> Estimate:
-    """The state once later observations are known too: ``ahead`` is what they add, as of this step."""
+def smoothed_state(ops: Any, state: Estimate, ahead: Estimate, apply: Any = apply) -> Estimate:
+    """The state once later observations are known too: ``ahead`` is what they add, as of this step.
+
+    ``apply``: how a matrix is multiplied with a vector.
+    """
     mean = state.mean + apply(state.cov, ahead.mean)
     both = ops.product(state.cov, ahead.cov)
     return Estimate(mean, ops.symmetric(state.cov - ops.product(both, state.cov)))
@@ -35,7 +38,7 @@ def information(ops: Any, seen: Observed, like: Estimate) -> tuple[Any, Estimate
     return pull, Estimate(mean, cov)
 
 
-def carry_back(ops: Any, F: Any, ahead: Estimate) -> Estimate:
+def carry_back(ops: Any, F: Any, ahead: Estimate, apply: Any = apply) -> Estimate:
     """What later observations add, as of the step before."""
     turned = transpose(F)
     return Estimate(apply(turned, ahead.mean), ops.product(ops.product(turned, ahead.cov), F))

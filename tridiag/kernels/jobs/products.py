@@ -17,8 +17,8 @@ from tridiag.problems.forms import Form
 WORTH_A_THREAD = 384 * 1024  # bytes of the result; less is not worth a helper
 WORTH_STARTING = 1024 * 1024  # likewise, one that does not run yet: making it takes 25 to 50 us
 FEW, MANY = 16, 4096  # entries side by side, and in all
-STRETCH = {True: 240, False: 28}  # of real numbers in a row, or in a column: fewer are multiplied one by one
-ROWS = {True: 32, False: 2048}  # of these in a block, where the next unit is nearer than the next row, or is not
+SHORT_ROW, SHORT_COLUMNS = 240, 28  # real numbers side by side in a row, or of a row of columns: fewer go one by one
+FEW_ROWS, MANY_ROWS = 32, 2048  # of these in a block, where the next unit is nearer than the next row, or is not
 SHORT = 2**20  # entries of matrices, up to which many are computed at a time
 
 
@@ -120,14 +120,14 @@ def is_scattered(walk: Walk, size: int) -> bool:
     """Whether entries are not side by side, or not for long."""
     stretch = walk.width or walk.length
     apart = walk.steps[P.Y] != size or any(step not in (size, 0) for step in walk.steps[: P.WHERE])
-    return apart or stretch < STRETCH[walk.width == 0]
+    return apart or stretch < (SHORT_COLUMNS if walk.width else SHORT_ROW)
 
 
 def block_of(walk: Walk) -> int:
     """The rows of a unit that are multiplied before those of the next one, which may be nearer in memory."""
     _, steps = walk.batch[-1] if walk.batch else (0, (0,) * P.OPERANDS)
     nearer = [abs(step) < abs(row) for step, row in zip(steps, walk.strides, strict=True) if step or row]
-    return min(walk.length, ROWS[2 * sum(nearer) > len(nearer)])
+    return min(walk.length, FEW_ROWS if 2 * sum(nearer) > len(nearer) else MANY_ROWS)
 
 
 def steps_along(k: int, shapes: Sequence[Any], strides: Sequence[Any]) -> tuple[int, ...]:
