@@ -49,9 +49,14 @@ RESULTS = Path(__file__).parents[1] / "benchmarks/results"
 
 def fill_in_backends(app, page, source):
     """Put the table of backends where a page says {{ backends }}, and their errors where it says {{ units }}."""
-    cells, units = [("name", "algorithm", "verbs", "arrays", "pivoting")], [("name", "units in the last place")]
+    cells, units = (
+        [("name", "algorithm", "verbs", "arrays", "devices", "pivoting")],
+        [("name", "units in the last place")],
+    )
     for line in BACKENDS.values():
-        facts = (", ".join(map(str, fact)) for fact in (line.verbs, line.arrays, line.pivoting))
+        other = (f"on {device}: {', '.join(map(str, kept))}" for device, kept in line.pivoting_on)
+        pivoting = "; ".join((", ".join(map(str, line.pivoting)), *other))
+        facts = (*(", ".join(fact) for fact in (line.verbs, line.arrays, line.devices)), pivoting)
         cells.append((f"``{line.name}``", line.algorithm, *facts))
         if line.units is not None:
             units.append((f"``{line.name}``", f"{line.units:g}"))

@@ -13,7 +13,7 @@ from helpers import installed
 
 import tridiag
 from tridiag import commands
-from tridiag.backends import BACKENDS
+from tridiag.backends import BACKENDS, not_installed
 from tridiag.benchmarking import comparison, conditions, libraries, race
 from tridiag.benchmarking.kinds import ALIKE, KINDS
 from tridiag.benchmarking.past_caches import stream_past_caches
@@ -291,7 +291,7 @@ def test_every_gradient_has_a_judge(verb: str, library: str) -> None:
 def test_arrays_without_gradients_say_so() -> None:
     with pytest.raises(ValueError, match="numpy arrays have no gradients; take --library jax or torch"):
         Problem("solve", USUAL, gradient=True).contestant()
-    assert libraries.missing("nonesuch") == "needs nonesuch, which is not installed"
+    assert not_installed("nonesuch") == "needs nonesuch, which is not installed"
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # torch.compile looks at it

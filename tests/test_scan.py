@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import sys
 import weakref
 from typing import Any
 
@@ -337,6 +338,6 @@ def test_arrays_of_another_library() -> None:
 
 
 def test_without_jax(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tridiag.recurrences.installed", lambda library: False)
+    monkeypatch.setattr(sys.modules["tridiag.backends"], "installed", lambda library: False)
     with pytest.raises(ImportError, match="needs jax, which is not installed"):
         tridiag.scan(decay, 0.0, X)

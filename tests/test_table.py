@@ -240,3 +240,10 @@ def test_a_new_backend_is_one_file_and_one_line(monkeypatch: pytest.MonkeyPatch)
         tridiag.solve(*(x.astype(np.float32) for x in SYSTEM), backend="numpy_dense")
     with pytest.raises(tridiag.BackendError, match="'numpy_dense'"):
         tridiag.solve(*SYSTEM, backend="nonsense")
+
+
+def test_the_table_says_where_a_backend_does_not_pivot() -> None:
+    """That of a processor may pivot on a CPU alone."""
+    lines = {line.split()[0]: line for line in repr(tridiag.backends()).splitlines()}
+    assert "  yes, not on cuda  " in lines["jax_lax"]
+    assert "  yes  " in lines["jax_scan"] and "  no  " in lines["jax_pcr"]

@@ -21,10 +21,18 @@ class BackendStatus:
     periodic: bool
     verbs: tuple[str, ...]
     why_not: str | None
+    pivoting_on: tuple[tuple[str, tuple[bool | str, ...]], ...] = ()  # the devices on which it is another
 
     @property
     def usable(self) -> bool:
         return self.why_not is None
+
+
+def pivots(backend: BackendStatus) -> str:
+    """Whether it does where that is needed, and the devices on which it does not."""
+    without = [device for device, promises in backend.pivoting_on if "auto" not in promises]
+    told = ("yes" if "auto" in backend.pivoting else "no") if backend.pivoting else ""
+    return told + (f", not on {' or '.join(without)}" if without else "")
 
 
 class BackendList(tuple[BackendStatus, ...]):
@@ -38,7 +46,7 @@ class BackendList(tuple[BackendStatus, ...]):
                 b.name,
                 ", ".join(b.arrays),
                 ", ".join(b.devices),
-                ("yes" if "auto" in b.pivoting else "no") if b.pivoting else "",
+                pivots(b),
                 ", ".join(b.verbs),
                 b.why_not or "usable",
             )
@@ -82,6 +90,8 @@ def backends() -> BackendList:
     ['numba_thomas', 'numba_partition']
     """
     return BackendList(
-        BackendStatus(b.name, b.algorithm, b.arrays, b.devices, b.pivoting, b.periodic, b.verbs, b.unusable())
+        BackendStatus(
+            b.name, b.algorithm, b.arrays, b.devices, b.pivoting, b.periodic, b.verbs, b.unusable(), b.pivoting_on
+        )
         for b in BACKENDS.values()
     )

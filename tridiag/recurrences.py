@@ -7,7 +7,7 @@ from typing import Any
 
 from numpy import ndarray
 
-from tridiag.backends import installed
+from tridiag.backends import not_installed
 from tridiag.calls import fast_path, outputs, split
 from tridiag.calls.checks import check_axis, check_flag
 from tridiag.calls.execute import last, recurrence
@@ -368,8 +368,8 @@ def scan(
     n steps, one after another. Under `jax.jit` rows are read where they lie; results are stacked, and moved once at the
     end. The gradient takes time in proportion to n.
     """
-    if not installed("jax"):
-        raise ImportError("tridiag.scan runs in JAX and needs jax, which is not installed")
+    if reason := not_installed("jax"):
+        raise ImportError(f"tridiag.scan runs in JAX, and {reason}")
     from tridiag.calls import jax_scan
 
     return jax_scan.scan(f, init, xs, axis, out_axis, length, reverse, unroll)

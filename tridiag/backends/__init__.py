@@ -156,6 +156,16 @@ def how_to_install(extras: str) -> str:
     return f'pip install "batched-tridiag[{extras}]", or in a checkout pip install ".[{extras}]"'
 
 
+def not_installed(*modules: str) -> str | None:
+    """The sentence that says which of them are not, and what installs them."""
+    absent = [module for module in modules if not installed(module)]
+    if not absent:
+        return None
+    extras = ",".join(dict.fromkeys(EXTRAS[module] for module in absent if module in EXTRAS))
+    told = f"needs {' and '.join(absent)}, which {'is' if len(absent) == 1 else 'are'} not installed"
+    return told + (f": {how_to_install(extras)}" if extras else "")
+
+
 @dataclass(frozen=True)
 class Backend:
     """One line of the table: facts only. What is said of pivoting and periodic systems means its verbs on systems."""
@@ -187,12 +197,7 @@ class Backend:
 
     def missing(self) -> str | None:
         """The sentence that says what is not installed."""
-        absent = [module for module in self.needs if not installed(module)]
-        if not absent:
-            return None
-        extras = ",".join(dict.fromkeys(EXTRAS[module] for module in absent if module in EXTRAS))
-        told = f"needs {' and '.join(absent)}, which {'is' if len(absent) == 1 else 'are'} not installed"
-        return told + (f": {how_to_install(extras)}" if extras else "")
+        return not_installed(*self.needs)
 
     def mismatched(self) -> str | None:
         """The sentence that says which of the installed packages do not go together, or with this system."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from tridiag.backends import not_installed
 from tridiag.kernels.jobs.systems import threads
 from tridiag.libraries.arrays import library_of
 
@@ -19,14 +19,9 @@ DIFFERENTIABLE = ("jax", "torch")
 Function = Callable[..., Any]
 
 
-def missing(library: str) -> str | None:
-    """The sentence that says that a library is not installed."""
-    return None if importlib.util.find_spec(library) else f"needs {library}, which is not installed"
-
-
 def load(library: str) -> Any:
     """The module of a library; float64 is on in JAX, PyTorch takes as many threads as `tridiag`."""
-    if reason := missing(library):
+    if reason := not_installed(library):
         raise ImportError(reason)
     module = importlib.import_module(library)
     if library == "jax":

@@ -10,11 +10,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tridiag.backends import installed
 from tridiag.benchmarking import pictures
 from tridiag.benchmarking.comparison import BUSY, PAST_CACHES, STREAM, compare, wrong
 from tridiag.benchmarking.conditions import conditions
 from tridiag.benchmarking.contest import contest
-from tridiag.benchmarking.libraries import DIFFERENTIABLE, LIBRARIES, missing
+from tridiag.benchmarking.libraries import DIFFERENTIABLE, LIBRARIES
 from tridiag.benchmarking.sweep import plot
 from tridiag.commands.arguments import add_problem, positive, problem_of
 from tridiag.commands.terminal import Bars, progress, show
@@ -115,7 +116,7 @@ def wanted(options: argparse.Namespace) -> list[str]:
     if options.library != "all":
         return [options.library]
     able = DIFFERENTIABLE if options.gradient else LIBRARIES
-    if found := [name for name in able if not missing(name)]:
+    if found := [name for name in able if installed(name)]:
         return found
     raise ValueError(f"a gradient needs {' or '.join(able)}, and none of them is installed")
 

@@ -1,8 +1,8 @@
 """Which backend runs a problem, and why each other one does not.
 
-Of those that can run the problem the one that is expected to be the fastest (`tridiag.selection.costs`); where that is
-not known the first line of the table `tridiag.backends.BACKENDS`. A backend that cannot keep a promise of the call
-(pivoting, dtype, device) is not eligible.
+Of those that can run the problem the one that is expected to be the fastest (`tridiag.selection.costs`, on a GPU that
+has not been measured `tridiag.selection.gpu_model`); where that is not known the first line of the table
+`tridiag.backends.BACKENDS`. A backend that cannot keep a promise of the call (pivoting, dtype, device) is not eligible.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from types import ModuleType
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from tridiag.backends import ANYWHERE, BACKENDS, Backend, Problem
+from tridiag.backends import ANYWHERE, BACKENDS, GPU, Backend, Problem
 from tridiag.errors import BackendError
-from tridiag.selection.costs import Costs
 
 MARGIN, WORTH = 0.9, 5e-6  # of the time, and seconds
 OTHER_NAMES = {"pytorch": "torch", "lapack": "scipy", "gtsv": "scipy_gtsv", "thomas": "numba_thomas"}
@@ -58,21 +57,37 @@ def usable(problem: Problem | None) -> str:
 
 
 class Candidate(NamedTuple):
-    """A backend that can run a problem, and how long it is expected to take; None: not measured."""
+    """A backend that can run a problem, and how long it is expected to take; None: not known."""
 
     backend: Backend
     seconds: float | None
 
 
-def measured() -> Costs:
-    """What "auto" goes by; what reads files is imported where the first choice has to be made."""
+class Expected(Protocol):
+    """What is known of times: measurements, or a model."""
+
+    origin: str
+
+    def seconds(self, entry: Backend, problem: Problem) -> float | None: ...
+
+
+def expected(first: Backend, problem: Problem) -> Expected:
+    """What "auto" goes by, ``first`` being the first of the table that can run the problem.
+
+    What reads files is imported where the first choice has to be made, the model where one is for a GPU.
+    """
     from tridiag.selection import measurements
 
-    return measurements.known()
+    known = measurements.known()
+    if problem.device not in GPU or known.seconds(first, problem) is not None:
+        return known
+    from tridiag.selection.gpu_model import MODEL
+
+    return MODEL
 
 
 def eligible(problem: Problem, entries: Iterable[Backend] | None = None) -> list[Candidate]:
-    """The fastest first, where the first of the table has been measured; what has not comes last.
+    """The fastest first, where the time of the first of the table is known; those whose is not come last.
 
     The first of the table stays first unless another one saves enough for another kernel to be compiled.
     """
@@ -80,7 +95,8 @@ def eligible(problem: Problem, entries: Iterable[Backend] | None = None) -> list
     able = [entry for entry in entries if entry.why_not(problem) is None]
     if len(able) < 2:
         return [Candidate(entry, None) for entry in able]
-    found = [Candidate(entry, measured().seconds(entry, problem)) for entry in able]
+    known = expected(able[0], problem)
+    found = [Candidate(entry, known.seconds(entry, problem)) for entry in able]
     if found[0].seconds is None:
         return found
     first = found[0]
@@ -92,13 +108,14 @@ def eligible(problem: Problem, entries: Iterable[Backend] | None = None) -> list
     return sorted(found, key=rank)
 
 
-def why_first(able: list[Candidate]) -> str:
+def why_first(able: list[Candidate], problem: Problem) -> str:
     """Why "auto" takes the first of those that can."""
     seconds = able[0].seconds
     if seconds is None:
         return FIRST if len(able) > 1 else ONLY
     faster = any(one.seconds is not None and one.seconds < seconds and not one.backend.by_name for one in able)
-    return f"{'nearly ' if faster else ''}the fastest, as {measured().origin}"
+    first = min((one.backend for one in able), key=[*BACKENDS.values()].index)
+    return f"{'nearly ' if faster else ''}the fastest, as {expected(first, problem).origin}"
 
 
 def alongside(backend: Backend, problem: Problem) -> Backend:
@@ -144,7 +161,7 @@ def choose(problem: Problem, backend: str = "auto") -> Choice:
         raise TypeError(f"backend is {backend!r}; wanted a name. {usable(problem)}")
     if backend == "auto":
         if able := eligible(problem):
-            return Choice(able[0].backend, why_first(able))
+            return Choice(able[0].backend, why_first(able, problem))
         having = [entry for entry in BACKENDS.values() if problem.verb in entry.verbs]
         reasons = "; ".join(f"{entry.name}: {entry.why_not(problem)}" for entry in having)
         raise BackendError(f"no backend can {problem.describe()}. {reasons}")
