@@ -1,7 +1,8 @@
 """The verbs inside `torch.compile` and `torch.export`: each is one node of the graph, into which Dynamo does not look.
 
-What compiles the graph does look into it. Arguments are prepared as always, from shapes that may be symbols, and what
-is decided from these is guarded; what backends compute is an operator.
+So they are in a graph that `make_fx` or `torch.jit.trace` records. What compiles the graph does look into it.
+Arguments are prepared as always, from shapes that may be symbols, and what is decided from these is guarded; what
+backends compute is an operator.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import torch
 from tridiag.calls import execute, outputs, sequences
 from tridiag.calls.blocks import prepare_blocks
 from tridiag.calls.plan import Call, prepare, wants_check
+from tridiag.calls.torch_compile import recorded
 from tridiag.derivatives import torch_operators  # noqa: F401  registers the operators before a graph is made
 
 
@@ -103,12 +105,19 @@ WHY_OUTSIDE = (
     "graphs, compiled by tridiag, with their gradients. Put the call outside of torch.compile, or leave out "
     "fullgraph=True."
 )
+UNRECORDED = (
+    "make_fx and torch.jit.trace record solve, matmul, slogdet, solve_block, recurrences and logcumsumexp of tridiag, "
+    "but not its factor, selective_scan, smith_waterman and Kalman filters, which are no operators of PyTorch; put the "
+    "call outside of what is traced, or use torch.compile, which calls it between two graphs"
+)
 REASONED = {"reason": WHY_OUTSIDE} if "reason" in inspect.signature(torch.compiler.disable).parameters else {}
 
 
 @torch.compiler.disable(**REASONED)
 def outside(function: Any, *arguments: Any, **options: Any) -> Any:
-    """A call that no graph can hold: it breaks the graph."""
+    """A call that no graph can hold: it breaks the graph, and is refused where operations are recorded as they run."""
+    if recorded():
+        raise TypeError(UNRECORDED)
     return function(*arguments, **options)
 
 

@@ -46,6 +46,8 @@ NAMED = {
     "torch.masked.": "is a masked tensor; pass {name}.get_data(), and the rows to keep as where={name}.get_mask()",
     "torch.nested.": "is a nested tensor, whose rows differ in length; pass torch.nested.to_padded_tensor({name}, 0.0) "
     "and the rows to keep as where=",
+    "torch.fx.": "is a {kind}, which stands for a tensor and has neither shape nor numbers; record the function with "
+    "torch.fx.experimental.proxy_tensor.make_fx, or with torch.export",
     "dask.array.": "is a Dask array, which solve, matmul, slogdet, linear_recurrence, log_linear_recurrence and "
     f"logcumsumexp take, and this does not, {LAZY}, or map it with dask.array.map_blocks, whole systems in each",
     "dask.": f"is a collection of Dask ({{kind}}), {LAZY}",
