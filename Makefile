@@ -82,7 +82,7 @@ MACHINE ?= $(shell uname -m)
 PLATFORM ?= manylinux_2_17_$(MACHINE)
 wheels: $(WORK)/wheel.stamp
 	rm -rf $(WORK)/wheels $(WORK)/sources && mkdir -p $(WORK)/wheels $(WORK)/sources
-	cp -R tridiag setup.cfg pyproject.toml README.md LICENSE $(WORK)/sources
+	cp -R tridiag setup.cfg pyproject.toml README.md LICENSE $(WORK)/sources && cp tools/platform_wheel.py $(WORK)/sources/setup.py
 	cp $(WORK)/wheel/*.whl $(WORK)/wheels
 	only=; for python in $(PYTHONS); do \
 	  rm -rf $(WORK)/builder && $$python -m venv $(WORK)/builder && $(WORK)/builder/bin/python $(PIP_INSTALL) $(WORK)/wheel/*.whl \
@@ -103,6 +103,8 @@ rm -rf $(WORK)/user && $$python -m venv $(WORK)/user && $(WORK)/user/bin/python 
     done && $(WORK)/user/bin/python -I -c '$(README)'
 endef
 release-check: wheels docs
+	for wheel in $(WORK)/wheels/*.whl; do case $$wheel in *-py3-none-any.whl) pure=true;; *-py3-none-$(PLATFORM).whl) pure=false;; *) pure=;; esac; \
+	  unzip -p $$wheel '*.dist-info/WHEEL' | grep -qx "Root-Is-Purelib: $$pure" || { echo "$$wheel is not told as it is"; exit 1; }; done
 	$(WORK)/builder/bin/python $(PIP_INSTALL) twine && $(WORK)/builder/bin/python -m twine check --strict $(WORK)/wheels/*
 	for given in $(WORK)/wheels/*; do python="$(PYTHON)"; $(as_a_user) || exit 1; done
 	for python in $(PYTHONS); do given="$$(echo $(WORK)/wheels/*linux*.whl)"; $(as_a_user) || exit 1; done
