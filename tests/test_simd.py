@@ -223,7 +223,9 @@ def test_a_loop_in_turn_is_one_by_registers(register: int, pieces: int, monkeypa
             return state[1], state[0] + tripled[0, 0] + tripled[0, 1]
 
         start = code.zero(), code.one()
-        for k, x in enumerate(registers.in_turn(code, 0, code.integer(5), step, start, waiting)):
+        for k, x in enumerate(
+            registers.in_turn(code, 0, code.integer(5), step, start, [(waiting, 0), (waiting, LINE)])
+        ):
             code.store(target + k * LINE, x)
 
     given, found, memory = rows(5, "float64"), np.zeros((2, 8)), np.zeros(2 * 8 + 6 * 8)

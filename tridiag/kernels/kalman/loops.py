@@ -101,7 +101,8 @@ class Loops:
         if not self.room.waits:
             return by_register(code, first, last, some, carry, by)
         assert len(flatten(carry)) <= self.room.waits
-        return in_turn(code, first, last, some, carry, room + self.room.layout.fields["waiting"].offset, by)
+        waiting = room + self.room.layout.fields["waiting"].offset
+        return in_turn(code, first, last, some, carry, [(waiting, k * LINE) for k in range(len(flatten(carry)))], by)
 
     def line(self, code: Code, at: Value, e: Any = 0) -> Value:
         """The address of these lanes in a row of lanes, so many behind one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from llvmlite import ir
 
 from tridiag.kernels.simd.processor import bytes_of_register
 from tridiag.kernels.simd.values import Stored, Value, flatten, rebuild
-from tridiag.kernels.simd.vector import LINE, Code
+from tridiag.kernels.simd.vector import Code
 
 
 def lanes_of_register(code: Code) -> int:
@@ -52,34 +52,44 @@ def by_register(
 
 
 def in_turn(
-    code: Code, first: Any, last: Any, body: Callable[..., Any], state: Any, waiting: Value, step: int = 1
+    code: Code,
+    first: Any,
+    last: Any,
+    body: Callable[..., Any],
+    state: Any,
+    waiting: Sequence[tuple[Value, int]],
+    step: int = 1,
+    least: int = 1,
 ) -> Any:
     """`by_register` for a long ``body``, which is written once: a loop over the pieces is in that over i.
 
-    ``lane`` is a number of the machine then, and the states of all pieces are ``waiting`` at an address, a line each.
+    ``lane`` is a number of the machine then, and the states of all pieces are ``waiting``, each value so many bytes
+    behind an address.
     """
-    given, count = flatten(state), len(narrow(code))
-    for k, x in enumerate(given):
-        code.store_as(waiting + k * LINE, x)
+    given, count = flatten(state), len(narrow(code, least))
+    for (base, offset), x in zip(waiting, given, strict=True):
+        code.store_as(base + offset, x)
 
     def piece(i: Value, number: Value, none: Any) -> Any:
-        lanes, _ = narrow(code)[0]
+        lanes, _ = narrow(code, least)[0]
         lane = number * lanes.lanes
-        base = waiting + lane * code.size_of_real
+        bases = {id(base): base + lane * code.size_of_real for base, _ in waiting}
+        places = [(bases[id(base)], offset) for base, offset in waiting]
         kinds = [ir.VectorType(x.llvm.type.element, lanes.lanes) for x in given]
-        values = [Stored(lanes, base, k * LINE, kind) for k, kind in enumerate(kinds)]
+        values = [Stored(lanes, *place, kind) for place, kind in zip(places, kinds, strict=True)]
         found = flatten(body(lanes, lane, i, rebuild(state, iter(values))))
         stays = {id(x) for x in values}  # to be read before it is written over
         found = [Value(lanes, x.llvm) if id(x) in stays else x for x in found]
-        for k, x in enumerate(found):
-            lanes.store_as(base + k * LINE, x)
+        for (base, offset), x in zip(places, found, strict=True):
+            lanes.store_as(base + offset, x)
         return none
 
     def all_pieces(i: Value, none: Any) -> Any:
         return code.fori(0, count, functools.partial(piece, i), none)
 
     code.fori(first, last, all_pieces, (), step)
-    return rebuild(state, iter([code.load_as(x.llvm.type, waiting + k * LINE) for k, x in enumerate(given)]))
+    left = [code.load_as(x.llvm.type, base + offset) for (base, offset), x in zip(waiting, given, strict=True)]
+    return rebuild(state, iter(left))
 
 
 class Scratch:
