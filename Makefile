@@ -82,7 +82,7 @@ MACHINE ?= $(shell uname -m)
 PLATFORM ?= manylinux_2_17_$(MACHINE)
 wheels: $(WORK)/wheel.stamp
 	rm -rf $(WORK)/wheels $(WORK)/sources && mkdir -p $(WORK)/wheels $(WORK)/sources
-	cp -R tridiag setup.cfg pyproject.toml README.md LICENSE $(WORK)/sources
+	cp -R tridiag setup.cfg pyproject.toml README.md LICENSE $(WORK)/sources && cp tools/platform_wheel.py $(WORK)/sources/setup.py
 	cp $(WORK)/wheel/*.whl $(WORK)/wheels
 	only=; for python in $(PYTHONS); do \
 	  rm -rf $(WORK)/builder && $$python -m venv $(WORK)/builder && $(WORK)/builder/bin/python $(PIP_INSTALL) $(WORK)/wheel/*.whl \
@@ -103,16 +103,24 @@ rm -rf $(WORK)/user && $$python -m venv $(WORK)/user && $(WORK)/user/bin/python 
     done && $(WORK)/user/bin/python -I -c '$(README)'
 endef
 release-check: wheels docs
+	for wheel in $(WORK)/wheels/*.whl; do case $$wheel in *-py3-none-any.whl) pure=true;; *-py3-none-$(PLATFORM).whl) pure=false;; *) pure=;; esac; \
+	  unzip -p $$wheel '*.dist-info/WHEEL' | grep -qx "Root-Is-Purelib: $$pure" || { echo "$$wheel is not told as it is"; exit 1; }; done
 	$(WORK)/builder/bin/python $(PIP_INSTALL) twine && $(WORK)/builder/bin/python -m twine check --strict $(WORK)/wheels/*
 	for given in $(WORK)/wheels/*; do python="$(PYTHON)"; $(as_a_user) || exit 1; done
 	for python in $(PYTHONS); do given="$$(echo $(WORK)/wheels/*linux*.whl)"; $(as_a_user) || exit 1; done
 
 # A slice of the tests on other versions of Python and of libraries, as `python:versions`: the oldest that are promised
-# (floors.txt), or the newest. A Python that is not here is told.
+# (floors.txt), or the newest. A Python that is not here is told. PyTorch is that of constraints.txt alone, as a build for
+# CPUs (from TORCH_INDEX): older ones are on the package index as builds for CUDA. Where there is none it is told.
 MATRIX ?= python3.11:floors python3.12:newest python3.13:newest python3.14:newest
 SLICE := -k "(test_any_axis or test_values or test_determinants or test_every_promise) and numpy and not (float32 or complex)" \
   tests/test_solve.py tests/test_factor.py tests/test_matmul_slogdet.py tests/test_recurrences.py tests/test_logarithms.py \
   tests/test_matrix_recurrence.py tests/test_blocks.py
+# Of each library that the verbs take: results, what it traces, and gradients.
+LIBRARIES := -k "(test_options_differentiate and (numba_thomas or jax_scan)) or test_a_training_step_works or test_gradients_under_vmap_and_jit \
+  or (test_moments_of_one_series and (observed or changing)) or test_jit_and_vmap or (test_gradients_are_finite_differences and numba_scan) \
+  or test_any_axis_and_masks or test_determinants_of_any_size or test_labels_stay or test_the_accessor or test_lazy_in_lazy_out" \
+  tests/test_gradients_jax.py tests/test_gradients_torch.py tests/test_recurrence_gradients.py tests/test_kalman.py tests/test_dask.py tests/test_xarray.py
 test-matrix: $(WORK)/wheel.stamp
 	touch $(WORK)/newest.txt
 	cp floors.txt $(WORK)/floors.txt
@@ -120,9 +128,12 @@ test-matrix: $(WORK)/wheel.stamp
 	  $$python --version > /dev/null 2>&1 || { echo "$$python is not here: not tested"; continue; }; \
 	  venv="$(CURDIR)/$(WORK)/matrix-$$python-$$versions"; test -x $$venv/bin/python || $$python -m venv $$venv || exit 1; \
 	  $$venv/bin/python -m pip install --quiet --constraint $(WORK)/$$versions.txt \
-	    "$$(echo $(WORK)/wheel/*.whl)[scipy,jax]" pytest pytest-xdist pytest-timeout hypothesis mpmath || exit 1; \
+	    "$$(echo $(WORK)/wheel/*.whl)[scipy,jax,dask,xarray]" pytest pytest-xdist pytest-timeout hypothesis mpmath || exit 1; \
+	  without=; $$venv/bin/python -m pip install --quiet --constraint $(WORK)/$$versions.txt $(addprefix --extra-index-url ,$(TORCH_INDEX)) \
+	    "$$(grep ^torch== constraints.txt)+cpu" || { echo "PyTorch for CPUs is not here for $$python: not tested"; without="--ignore tests/test_gradients_torch.py"; }; \
 	  (copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && cp -R $(TESTED) "$$copy" \
-	    && cd "$$copy" && $$venv/bin/python -m pytest -c setup.cfg $(PYTEST_ARGS) $(SLICE)) || exit 1; done
+	    && cd "$$copy" && $$venv/bin/python -m pytest -c setup.cfg $(PYTEST_ARGS) $(SLICE) \
+	    && $$venv/bin/python -m pytest -c setup.cfg $(PYTEST_ARGS) $(LIBRARIES) $$without) || exit 1; done
 
 # The same slice, by kernels for processors with AVX2 and with SSE 4.2, on one that has more.
 test-avx2: PROCESSOR := haswell

@@ -47,6 +47,7 @@ def test_info_names_every_backend(capsys: pytest.CaptureFixture) -> None:
     assert [entry["name"] for entry in told["backends"]] == list(BACKENDS)
     assert told["machine"]["cpu"] and told["versions"]["tridiag"] and set(told["devices"]) == {"jax", "torch", "cupy"}
     assert told["selection"].startswith("measured ")
+    assert told["kernels"]["kernels"]["determinants_float64"]["verb"] == "slogdet"
 
 
 def test_a_checkout_without_git_is_told_by_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,8 +343,10 @@ def test_info_keeps_to_the_width_of_the_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    assert commands.main(["info"]) == 0
-    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+    for more in ([], ["--kernels"]):
+        assert commands.main(["info", *more]) == 0
+        told = capsys.readouterr().out
+        assert "not yet made" in told and max(map(len, told.splitlines())) <= 80
 
 
 def test_a_reader_who_has_seen_enough() -> None:

@@ -74,6 +74,19 @@ def test_the_recipe_needs_what_the_package_needs() -> None:
         assert f"  {key}: {SETUP['metadata'][field]}\n" in RECIPE
 
 
+def test_the_oldest_releases_that_are_promised_are_tested() -> None:
+    """All but PyTorch's, of which the package index has no small build: docs/install.rst says so."""
+    extras = SETUP["options.extras_require"]
+    promised = set().union(
+        requirements(SETUP["options"]["install_requires"]),
+        *(requirements(extras[x]) for x in ("jax", "scipy", "dask", "xarray")),
+    )
+    pinned = dict(line.split("==") for line in (ROOT / "floors.txt").read_text().split("\n") if "==" in line)
+    for line in promised:
+        name, _, floor = line.partition(" >=")
+        assert f"{pinned[name.partition('[')[0]]}.".startswith(f"{floor}."), line
+
+
 @pytest.mark.parametrize("file", ["SECURITY.md", "CODE_OF_CONDUCT.md", "CITATION.cff", ".readthedocs.yaml", "LICENSE"])
 def test_what_a_repository_has(file: str) -> None:
     assert (ROOT / file).stat().st_size > 0

@@ -7,12 +7,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import kernel_code
 import numpy as np
 import pytest
 from processes import run_program
 
 import tridiag
-from tridiag.kernels import ahead
+from tridiag.kernels import ahead, origins
 from tridiag.kernels.runtime import object_cache, shipped, sources
 
 pytestmark = pytest.mark.skipif(not shipped.kinds(), reason="no kernels come along on such a machine")
@@ -128,6 +129,40 @@ def test_a_file_is_of_one_version_of_python_if_it_speaks_with_python(monkeypatch
     monkeypatch.setattr(sys.implementation, "cache_tag", "cpython-999")
     there = [shipped.file_name("kernel", module) for module in modules]
     assert [a == b for a, b in zip(here, there, strict=True)] == [True, False, False]
+
+
+def test_every_kernel_is_told_by_its_name() -> None:
+    """Which module builds it, and so under which name its file lies."""
+    kernels = kernel_code.kernels(whole=True)
+    assert {name: origins.module_of(name) for name in kernels} == {n: build.module for n, build in kernels.items()}
+    assert origins.module_of("thomas_of_nobody") == ""
+
+
+def test_where_kernels_come_from(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A wheel for several versions of Python has files that this one does not take; so have folders of users."""
+    tridiag.matmul(-1.0, 4.0, -1.0, np.ones(50))
+    kind = shipped.kind()
+    assert kind is not None
+    kept = {name: object_cache.file_name(name, object_cache.modules[name]) for name in TAKEN}
+    contents = {name: next(p.read_bytes() for p in origins.kept_files() if p.name == kept[name]) for name in TAKEN}
+    monkeypatch.setattr(object_cache, "folders", lambda: [tmp_path / "kept"])
+    (tmp_path / "kept").mkdir()
+    product, call, recall = TAKEN
+    told = origins.origins([*TAKEN, "determinants_float64"])
+    assert {entry.where for entry in told.kernels.values()} == {origins.NOT_YET} and told.unused == 0
+    for name, content in contents.items():
+        ahead.bring_along(name, object_cache.modules[name], object_cache.unpack(content, kept[name]), folder / kind)
+    files = {path.name for path in (folder / kind).iterdir()}
+    for name in (call, recall):
+        (folder / kind / f"{name}.cpython-999.kernel").write_bytes(b"")
+    assert {name for name, entry in origins.origins([]).kernels.items() if entry.where == origins.ALONG} == {*TAKEN}
+    assert len(files) == 3 < len(list((folder / kind).iterdir()))
+    (folder / kind / f"{product}.kernel").write_bytes(b"damaged")
+    (tmp_path / "kept" / kept[product]).write_bytes(contents[product])
+    (tmp_path / "kept" / f"{product}-0123456789abcdef0123.kernel").write_bytes(contents[product])
+    told = origins.origins([])
+    assert told.kernels[product] == (origins.HERE, str(tmp_path / "kept"), "matmul") and told.unused == 1
+    assert told.kernels[call].where == origins.ALONG and told.kernels[call].of == kind
 
 
 @pytest.mark.slow

@@ -30,7 +30,7 @@ from tridiag.kernels.simd.fused import inverse, multiple_less
 from tridiag.kernels.simd.memory import c_function, fetch_add, word
 from tridiag.kernels.simd.records import RecordAt
 from tridiag.kernels.simd.transpose import transpose_blocks
-from tridiag.kernels.simd.values import Complex, Value
+from tridiag.kernels.simd.values import Complex, Stored, Value
 from tridiag.kernels.simd.vector import LINE, Code
 
 REALS = "float32", "float64"
@@ -206,6 +206,35 @@ def test_a_loop_by_registers_is_one_over_whole_rows(
     total = functools.reduce(np.add, given, np.ones(8))
     np.testing.assert_array_equal(found, np.where((given > -0.5).all(0), total, -total))
     assert sorted({*seen}) == list(range(0, 8, 8 // pieces))
+
+
+@pytest.mark.parametrize(("register", "pieces"), [(64, 1), (32, 2), (16, 4)])
+def test_a_loop_in_turn_is_one_by_registers(register: int, pieces: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """States wait in memory, also where each takes the place of another; rows of matrices in scratch memory."""
+    monkeypatch.setattr(registers, "bytes_of_register", lambda: register)
+
+    def body(code: Code, source: Value, target: Value, waiting: Value) -> None:
+        def step(some: Code, lane: Value, i: Value, state: Any) -> Any:
+            scratch = registers.Scratch(some, waiting + 2 * LINE, 6, rolled=True)
+            x = some.load(source + i * LINE + lane * some.size_of_real)
+            pair = np.array([[x, x + x]], object)
+            (tripled,) = scratch.row_by_row(lambda row: (row + row + row,), scratch.keep(pair))
+            assert all(isinstance(value, Stored) for value in tripled.ravel())
+            return state[1], state[0] + tripled[0, 0] + tripled[0, 1]
+
+        start = code.zero(), code.one()
+        for k, x in enumerate(
+            registers.in_turn(code, 0, code.integer(5), step, start, [(waiting, 0), (waiting, LINE)])
+        ):
+            code.store(target + k * LINE, x)
+
+    given, found, memory = rows(5, "float64"), np.zeros((2, 8)), np.zeros(2 * 8 + 6 * 8)
+    written(body, "float64")(given, found, memory)
+    first, second = np.zeros(8), np.ones(8)
+    for x in given:
+        first, second = second, first + 3 * x + 3 * (x + x)
+    np.testing.assert_allclose(found, (first, second), rtol=1e-14)
+    assert not memory[2 * 8 + 4 * 8 // pieces :].any() and memory[2 * 8 : 2 * 8 + 4 * 8 // pieces].all()
 
 
 # ---------------------------------------------------------------------------------------------------- exp and log

@@ -91,7 +91,7 @@ def assembly_of(processor: str, kernel: str) -> str:
     from kernel_code import kernels
 
     cross.compile_for(cross.Target(SYSTEMS[processor], processor))
-    return str(kernels()[kernel]()._library.get_asm_str())
+    return str(kernels(whole=True)[kernel]()._library.get_asm_str())
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ def root_of(ops: Any, cov: Any) -> Root:
         nothing = cov[0, 0] <= least
         weights.append(ops.where(nothing, 0.0, cov[0, 0]))
         columns.append(cov[1:, 0] * inverse(ops, weights[-1]))
-        cov = cov[1:, 1:] - columns[-1][:, None] * cov[None, 0, 1:]
+        cov = ops.keep(cov[1:, 1:] - columns[-1][:, None] * cov[None, 0, 1:])
     return Root(columns, weights)
 
 
@@ -117,6 +117,7 @@ def take_in(ops: Any, load: Any, noise: Any, root: Root) -> tuple[Root, Any, Any
         else:
             columns[j] = column - row * (known * sight)
             row = ops.join(first, row + column * common)
+        columns[j], weights[j], row = ops.keep((columns[j], weights[j], row))
         variance, known = more, inverted
     return ops.keep((Root(columns, weights), variance, row))
 
@@ -169,6 +170,12 @@ def difference(ops: Any, x: Any, y: Any, nothing: Callable[[Any], Any] | None = 
     )
 
 
+def without(ops: Any, firsts: Any, scaled: Any, rests: Any) -> tuple[Any, Any]:
+    """Rows of the column that all parts have in common, and of the parts without it."""
+    column = (rests * scaled).sum(0)
+    return column, difference(ops, rests, column * firsts)
+
+
 def orthogonal(ops: Any, parts: Any, weights: Any, noise: Root | None, size: int) -> tuple[Root, Any, Any]:
     """The first ``size`` columns of the root of sum_m w[m] parts[m] parts[m]^T and a noise; all weights; what is left.
 
@@ -186,8 +193,8 @@ def orthogonal(ops: Any, parts: Any, weights: Any, noise: Root | None, size: int
         # of parts that cancel, again and again, no more is left than underflows: its inverse may overflow
         variance = ops.where(variance < tiny / eps, 0.0, variance)
         scaled = scaled * inverse(ops, variance)
-        column = (rests * scaled[:, None]).sum(0)
-        column, variance, parts = ops.keep((column, variance, difference(ops, rests, column * firsts[:, None])))
+        column, parts = ops.row_by_row(without, firsts, scaled, rests)
+        column, variance, parts = ops.keep((column, variance, parts))
         columns.append(column)
         found.append(variance)
     return Root(columns, found), weights, parts

@@ -7,8 +7,7 @@ is missing, N and all else that depends on covariances alone is computed once.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.jobs.words.record import Lines, extended
 from tridiag.kernels.kalman.loops import Loops, Room
 from tridiag.kernels.kalman.matrices import Entries, Form, Lanes, Roots, vector
+from tridiag.kernels.simd.processor import bytes_of_register
 from tridiag.kernels.simd.records import At
 from tridiag.kernels.simd.registers import narrow
 from tridiag.kernels.simd.values import Value
@@ -98,17 +98,21 @@ class Gradient(Loops):
 
     def none(self, code: Code, room: At) -> Any:
         """The sums before the first step, of F, H, Q and R; () where registers are narrow: they are in memory."""
-        if len(narrow(code)) == 1:
+        if bytes_of_register() == LINE:
             return tuple((code.zero(),) * count for count in self.room.sums)
         self.put_row(code, room + self.room.found, [code.zero()] * sum(self.room.sums))
         return ()
 
-    def add(self, code: Code, room: At, sums: Any, terms: Sequence[Any]) -> Any:
+    def add(self, code: Code, room: At, sums: Any, terms: Iterable[Any]) -> Any:
+        """What a step adds to the sums; where these are in memory, to one of them after the other."""
         if sums:
-            return tuple(tuple(x + y for x, y in zip(*sides, strict=True)) for sides in zip(sums, terms, strict=True))
-        found = list(itertools.chain(*terms))
-        row = self.row(code, room + self.room.found, len(found))
-        self.put_row(code, room + self.room.found, [x + y for x, y in zip(row, found, strict=True)])
+            sides = zip(sums, terms, strict=True)
+            return tuple(tuple(x + y for x, y in zip(*pair, strict=True)) for pair in sides)
+        place = self.room.found
+        for found in terms:
+            row = self.row(code, room + place, len(found))
+            self.put_row(code, room + place, [x + y for x, y in zip(row, found, strict=True)])
+            place += len(found) * LINE
         return ()
 
     def squares(self, x: Any) -> tuple[Value, ...]:
@@ -127,15 +131,15 @@ class Gradient(Loops):
             y = loops.observations(code, job, room, t)
             kept: Any = vector([x == x for x in y]) if missing else None
             H, R = (loops.matrix(code, job, room, operand) for operand in (K.H, K.R))
-            return *kalman_filter.there(Lanes(code), H, R, y, kept), kept
+            return *kalman_filter.there(Lanes(code, loops.scratch), H, R, y, kept), kept
 
         def updated(loops: Gradient, code: Code, t: Value, state: Estimate) -> Any:
             H, R, y, kept = read(loops, code, t)
-            seen, after = kalman_filter.observe(Lanes(code), H, R, y, None, state, covs)
+            seen, after = kalman_filter.observe(Lanes(code, loops.scratch), H, R, y, None, state, covs)
             return H, R, kept, seen, after
 
         def forward(loops: Gradient, code: Code, t: Value, carry: Any) -> Any:
-            ops, (mean, cov, bad, doubt) = Lanes(code), carry
+            ops, (mean, cov, bad, doubt) = Lanes(code, loops.scratch), carry
             loops.put_row(code, kept_lines + t * (self.room.kept * LINE), [*mean, *cov])
             state = Estimate(vector(mean), covs.unpacked(cov, k))
             H, _, kept, seen, after = updated(loops, code, t, state)
@@ -147,7 +151,8 @@ class Gradient(Loops):
 
         def backward(loops: Gradient, code: Code, t: Value, carry: Any) -> Any:
             r, N, sums, behind = vector(carry[0]), Entries.unpacked(carry[1], k), carry[2], carry[3]
-            ops, row = Lanes(code), loops.row(code, kept_lines + t * (self.room.kept * LINE), self.room.kept)
+            ops, row_at = Lanes(code, loops.scratch), kept_lines + t * (self.room.kept * LINE)
+            row = loops.row(code, row_at, self.room.kept)
             H, R, kept, seen, after = updated(loops, code, t, Estimate(vector(row[:k]), covs.unpacked(row[k:], k)))
             root, after = after.cov, Estimate(after.mean, covs.whole(ops, after.cov))
             F = loops.matrix(code, job, room, K.F)
@@ -163,23 +168,25 @@ class Gradient(Loops):
             of_R = kalman_filter.outer(mean.u, mean.u) - cov.of_R
             if missing:
                 of_R = ops.where(kept[:, None] & kept[None], of_R, np.full((p, p), code.zero()))
-            terms = (
-                (kalman_filter.outer(r, mean.smoothed) - cov.of_F).ravel(),
-                (kalman_filter.outer(mean.u, mean.smoothed) - cov.of_H).ravel(),
-                Entries.packed(kalman_filter.outer(r, r) - N),
-                Entries.packed(of_R),
-            )
+
+            def terms_of_sums() -> Iterator[Any]:
+                yield (kalman_filter.outer(r, mean.smoothed) - cov.of_F).ravel()
+                yield (kalman_filter.outer(mean.u, mean.smoothed) - cov.of_H).ravel()
+                yield Entries.packed(kalman_filter.outer(r, r) - N)
+                yield Entries.packed(of_R)
+
+            terms = [*terms_of_sums()] if sums else terms_of_sums()
             loops.put_of_y(code, job, room, t, mean.u)
             return tuple(mean.r), Entries.packed(cov.N), loops.add(code, room, sums, terms), behind
 
         cov, doubt = self.first(covs, code, job, room), self.doubt(covs, code, job, room)
         start = tuple(self.matrix(code, job, room, K.M0)), covs.packed(cov), code.zero(), doubt
-        *_, bad, doubt = self.steps(code, 0, n, forward, start)
+        *_, bad, doubt = self.steps(code, room, 0, n, forward, start)
         self.put(code, room, bad, self.one(code), code.zero(), doubt)
         ahead = self.ahead(code, job, room)
         nothing = tuple(ahead[:k]), tuple(ahead[k:]), self.none(code, room)
         behind = ((code.zero(),) * k, (code.zero(),) * (k * k)) if covs is Roots else ()
-        r, N, sums, _ = self.steps(code, n - 1, -1, backward, (*nothing, behind), -1)
+        r, N, sums, _ = self.steps(code, room, n - 1, -1, backward, (*nothing, behind), -1)
         of_P0 = [x - y for x, y in zip(self.squares(vector(r)), N, strict=True)]
         self.finish(code, room, sums, r, of_P0)
         self.give(code, room)
@@ -200,53 +207,54 @@ class Gradient(Loops):
 
     def gain(self, code: Code, job: At, room: At, t: Value, root: Any) -> Any:
         """With which a state follows from the next one; 0 for the last."""
-        ops, last = Lanes(code), code.everywhere(t + 1 == job.steps)
+        ops, last = Lanes(code, self.scratch), code.everywhere(t + 1 == job.steps)
         F, Q = (self.matrix(code, job, room, operand) for operand in (K.F, K.Q))
         found = kalman_square_roots.go_back(ops, F, Q, root).gain
         return ops.where(last, ops.zero(found), found)
 
     def in_common(self, code: Code, job: At, room: At, records: Value) -> None:
         """What the steps of all series of a model have in common: a record of each, and what comes of N alone."""
-        covs, ops, k, size = Entries, Lanes(code), self.room.states, code.size_of_real
+        code = narrow(code)[0][0]  # all lanes find the same
+        covs, k, size = Entries, self.room.states, code.size_of_real
         half = k * (k + 1) // 2
         n = job.steps
         self.begin(code, job, room)
 
-        def separated(cov: Any) -> Any:
-            H, R = (self.matrix(code, job, room, operand) for operand in (K.H, K.R))
-            return H, R, *covs.separate(ops, H, R, cov)
+        def separated(loops: Gradient, code: Code, cov: Any) -> Any:
+            H, R = (loops.matrix(code, job, room, operand) for operand in (K.H, K.R))
+            return H, R, *covs.separate(Lanes(code, loops.scratch), H, R, cov)
 
-        def forward(t: Value, carry: Any) -> Any:
-            packed, bad, doubt = carry
+        def forward(loops: Gradient, code: Code, t: Value, carry: Any) -> Any:
+            ops, (packed, bad, doubt) = Lanes(code, loops.scratch), carry
             cov = covs.unpacked(packed, k)
-            H, _, weights, variances, factors, rows, after = separated(cov)
+            H, _, weights, variances, factors, rows, after = separated(loops, code, cov)
             gains = [row * weight for row, weight in zip(rows, weights, strict=True)]
             kept = [*weights, *(x for gain in gains for x in gain), *(x for factor in factors for x in factor)]
             at = records + t * (self.room.record * size)
             for e, value in enumerate([*kept, *Entries.packed(after), *packed]):
                 code.store_as(at + e * size, code.extract(value, 0))
-            F, Q = (self.matrix(code, job, room, operand) for operand in (K.F, K.Q))
+            F, Q = (loops.matrix(code, job, room, operand) for operand in (K.F, K.Q))
             ahead = covs.predict(ops, F, Q, after)
-            doubt = self.doubted(code, doubt, (cov, ahead), F, H, Q, None, variances)
+            doubt = loops.doubted(code, doubt, (cov, ahead), F, H, Q, None, variances)
             bad = kalman_filter.added([bad, *(x * 0.0 for x in variances)])
             return covs.packed(ahead), bad, doubt
 
-        def backward(t: Value, carry: Any) -> Any:
-            N, sums = Entries.unpacked(carry[0], k), carry[1]
+        def backward(loops: Gradient, code: Code, t: Value, carry: Any) -> Any:
+            ops, N, sums = Lanes(code, loops.scratch), Entries.unpacked(carry[0], k), carry[1]
             at = records + (t * self.room.record + self.room.gains) * size
             numbers = [code.spread(at + e * size) for e in range(2 * half)]
             after, before = Entries.unpacked(numbers[:half], k), covs.unpacked(numbers[half:], k)
-            H, R, weights, variances, factors, rows, _ = separated(before)
+            H, R, weights, variances, factors, rows, _ = separated(loops, code, before)
             seen = kalman_filter.Observed(weights, [], rows, [], variances, factors)
-            F = self.matrix(code, job, room, K.F)
+            F = loops.matrix(code, job, room, K.F)
             cov = kalman_adjoint.pull_covariance(ops, F, H, R, seen, after, N)
             terms = (-cov.of_F).ravel(), (-cov.of_H).ravel(), Entries.packed(-N), Entries.packed(-cov.of_R)
-            return Entries.packed(cov.N), self.add(code, room, sums, terms)
+            return Entries.packed(cov.N), loops.add(code, room, sums, terms)
 
         cov, doubt = self.first(covs, code, job, room), self.doubt(covs, code, job, room)
-        _, bad, doubt = code.fori(0, n, forward, (covs.packed(cov), code.zero(), doubt))
+        _, bad, doubt = self.steps(code, room, 0, n, forward, (covs.packed(cov), code.zero(), doubt))
         self.put(code, room, bad, self.one(code), code.zero(), doubt)
-        N, sums = code.fori(n - 1, -1, backward, ((code.zero(),) * half, self.none(code, room)), step=-1)
+        N, sums = self.steps(code, room, n - 1, -1, backward, ((code.zero(),) * half, self.none(code, room)), -1)
         self.finish(code, room, sums, (code.zero(),) * k, [-x for x in N])
         target = job.of_covariances
 
@@ -259,12 +267,12 @@ class Gradient(Loops):
 
     def means(self, code: Code, job: At, room: At, records: Value) -> None:
         """The rest of all steps, there and back, of a series in each lane."""
-        ops, k, p, size = Lanes(code), self.room.states, self.room.observed, code.size_of_real
+        k, p, size = self.room.states, self.room.observed, code.size_of_real
         kept_lines, n = room + self.room.size, job.steps
         lines = self.room.kept_of_means
         self.begin(code, job, room)
 
-        def recorded(t: Value) -> Any:
+        def recorded(code: Code, t: Value) -> Any:
             at = records + t * (self.room.record * size)
             numbers = iter([code.spread(at + e * size) for e in range(self.room.gains + k * (k + 1) // 2)])
             weights = [next(numbers) for _ in range(p)]
@@ -272,34 +280,36 @@ class Gradient(Loops):
             factors = [vector([next(numbers) for _ in range(p - 1 - j)]) for j in range(p)]
             return weights, gains, factors, Entries.unpacked(list(numbers), k)
 
-        def forward(t: Value, mean: Any) -> Any:
-            weights, gains, factors, _ = recorded(t)
-            mean, H = vector(mean), self.matrix(code, job, room, K.H)
+        def forward(loops: Gradient, code: Code, t: Value, mean: Any) -> Any:
+            weights, gains, factors, _ = recorded(code, t)
+            mean, H = vector(mean), loops.matrix(code, job, room, K.H)
             errors = kalman_filter.reduced(
-                factors, self.observations(code, job, room, t) - kalman_filter.apply(H, mean)
+                factors, loops.observations(code, job, room, t) - kalman_filter.apply(H, mean)
             )
             for gain, error in zip(gains, errors, strict=True):
                 mean = mean + gain * error
             scaled = [weight * error for weight, error in zip(weights, errors, strict=True)]
-            self.put_row(code, kept_lines + t * (lines * LINE), [*mean, *scaled])
-            return tuple(kalman_filter.apply(self.matrix(code, job, room, K.F), mean))
+            loops.put_row(code, kept_lines + t * (lines * LINE), [*mean, *scaled])
+            return tuple(kalman_filter.apply(loops.matrix(code, job, room, K.F), mean))
 
-        def backward(t: Value, carry: Any) -> Any:
-            r, sums = vector(carry[0]), carry[1]
-            row = self.row(code, kept_lines + t * (lines * LINE), lines)
-            _, gains, factors, cov = recorded(t)
-            F, H = (self.matrix(code, job, room, operand) for operand in (K.F, K.H))
+        def backward(loops: Gradient, code: Code, t: Value, carry: Any) -> Any:
+            ops, r, sums = Lanes(code, loops.scratch), vector(carry[0]), carry[1]
+            row = loops.row(code, kept_lines + t * (lines * LINE), lines)
+            _, gains, factors, cov = recorded(code, t)
+            F, H = (loops.matrix(code, job, room, operand) for operand in (K.F, K.H))
             mean = kalman_adjoint.pull_mean(ops, F, H, row[k:], gains, factors, Estimate(vector(row[:k]), cov), r)
-            terms = (
-                kalman_filter.outer(r, mean.smoothed).ravel(),
-                kalman_filter.outer(mean.u, mean.smoothed).ravel(),
-                self.squares(r),
-                self.squares(mean.u),
-            )
-            self.put_of_y(code, job, room, t, mean.u)
-            return tuple(mean.r), self.add(code, room, sums, terms)
 
-        code.fori(0, n, forward, tuple(self.matrix(code, job, room, K.M0)))
-        r, sums = code.fori(n - 1, -1, backward, ((code.zero(),) * k, self.none(code, room)), step=-1)
+            def terms_of_sums() -> Iterator[Any]:
+                yield kalman_filter.outer(r, mean.smoothed).ravel()
+                yield kalman_filter.outer(mean.u, mean.smoothed).ravel()
+                yield loops.squares(r)
+                yield loops.squares(mean.u)
+
+            terms = [*terms_of_sums()] if sums else terms_of_sums()
+            loops.put_of_y(code, job, room, t, mean.u)
+            return tuple(mean.r), loops.add(code, room, sums, terms)
+
+        self.steps(code, room, 0, n, forward, tuple(self.matrix(code, job, room, K.M0)))
+        r, sums = self.steps(code, room, n - 1, -1, backward, ((code.zero(),) * k, self.none(code, room)), -1)
         self.finish(code, room, sums, r, self.squares(vector(r)))
         self.give(code, room)

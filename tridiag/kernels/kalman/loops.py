@@ -20,12 +20,14 @@ from tridiag.kernels.access.operands import addresses
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.jobs.words.record import Guarded, Lines, extended
 from tridiag.kernels.kalman.matrices import Form, Lanes, Roots, vector
+from tridiag.kernels.simd.processor import bytes_of_register
 from tridiag.kernels.simd.records import At
-from tridiag.kernels.simd.registers import by_register
-from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.registers import Scratch, by_register, in_turn, narrow
+from tridiag.kernels.simd.values import Stored, Value, flatten
 from tridiag.kernels.simd.vector import LINE, Code
 
 NEARLY = 16.0  # times a variance: what is older than it and no larger is forgotten
+SHORT = 3  # states and values observed: of more, steps are written once for all registers where these are narrow
 QUADRATIC, MANTISSA, EXPONENT, COUNT, LOSS = range(5)  # rows of a result
 
 
@@ -39,11 +41,27 @@ class Room:
         fields = {"bindings": Lines(2 * K.OPERANDS)}
         fields |= {f"operand{operand}": Lines(self.entries(operand)) for operand in self.shapes}
         fields |= {"result": Lines(5)}
+        self.waits = self.carried if bytes_of_register() < LINE and k + p > SHORT else 0
+        if self.waits:
+            kept = -(-self.scratch * bytes_of_register() // LINE)
+            fields |= {"waiting": Lines(self.waits), "scratch": Lines(kept)}
         self.layout = extended(Guarded, f"FilterRoom{k}_{p}", **fields)
         self.places = {operand: self.layout.fields[f"operand{operand}"].offset for operand in self.shapes}
         self.result = self.layout.fields["result"].offset
         # what is kept of a step of a shared model, in numbers: weights, gains, factors
         self.record = p + p * k + p * (p - 1) // 2
+
+    @property
+    def scratch(self) -> int:
+        """How many values a step keeps in scratch memory: half as many again as any model of up to 8 states needs."""
+        return 6 * self.states**3 + 16 * (self.states + self.observed) ** 2
+
+    @property
+    def carried(self) -> int:
+        """How many rows of lanes any loop carries from step to step, at most."""
+        k, p = self.states, self.observed
+        state, sums, doubt = k + k * (k + 1) // 2, 4, k + p + 1
+        return state + max(sums + doubt + k * k + state + p, 2 * k + k * k)
 
     @property
     def size(self) -> int:
@@ -61,20 +79,30 @@ class Room:
 class Loops:
     """The loops for models of one size."""
 
-    lane = 0  # the first one of a row that they are for
+    lane: Any = 0  # the first one of a row that they are for
+    scratch: Scratch | None = None  # of a step
 
     def __init__(self, room: Room) -> None:
         self.room = room
 
-    def steps(self, code: Code, first: Any, last: Any, step: Callable[..., Any], carry: Any, by: int = 1) -> Any:
+    def steps(
+        self, code: Code, room: At, first: Any, last: Any, step: Callable[..., Any], carry: Any, by: int = 1
+    ) -> Any:
         """`Code.fori` with ``step(loops, code, t, carry)``, of a few lanes after others where registers are narrow."""
 
-        def some(code: Code, lane: int, t: Value, carry: Any) -> Any:
+        def some(code: Code, lane: Any, t: Value, carry: Any) -> Any:
             loops = copy.copy(self)
             loops.lane = lane
+            if self.room.waits:
+                place = room + self.room.layout.fields["scratch"].offset
+                loops.scratch = Scratch(code, place, self.room.scratch, rolled=by < 0)  # the way back does the more
             return step(loops, code, t, carry)
 
-        return by_register(code, first, last, some, carry, by)
+        if not self.room.waits:
+            return by_register(code, first, last, some, carry, by)
+        assert len(flatten(carry)) <= self.room.waits
+        waiting = room + self.room.layout.fields["waiting"].offset
+        return in_turn(code, first, last, some, carry, [(waiting, k * LINE) for k in range(len(flatten(carry)))], by)
 
     def line(self, code: Code, at: Value, e: Any = 0) -> Value:
         """The address of these lanes in a row of lanes, so many behind one."""
@@ -122,8 +150,7 @@ class Loops:
             self.fetch(code, job, room, operand, t, count)
         at, shape = room + self.room.places[operand], self.room.shapes[operand]
         found = np.empty(shape, object)
-        for e, index in enumerate(np.ndindex(*shape)):
-            found[index] = code.load(self.line(code, at, e))
+        found.ravel()[:] = self.row(code, at, found.size)
         return found
 
     def observations(self, code: Code, job: At, room: At, t: Value) -> Any:
@@ -145,7 +172,11 @@ class Loops:
             code.store_as(address, code.extract(value, lane))
 
     def row(self, code: Code, at: Value, count: int) -> list[Value]:
-        return [code.load(self.line(code, at, e)) for e in range(count)]
+        """Rows of lanes; where there are few registers they are left in memory until they are used."""
+        if self.scratch is None:
+            return [code.load(self.line(code, at, e)) for e in range(count)]
+        base = self.line(code, at)
+        return [Stored(code, base, e * LINE) for e in range(count)]
 
     # ------------------------------------------------------------------------------------------- carrying
 
@@ -181,7 +212,7 @@ class Loops:
         def step(loops: Loops, *state: Any) -> Any:
             return loops.step(covs, missing, job, room, visit, *state)
 
-        mean, cov, (quadratic, product, count), doubt, more = self.steps(code, 0, job.steps, step, start)
+        mean, cov, (quadratic, product, count), doubt, more = self.steps(code, room, 0, job.steps, step, start)
         self.put(code, room, quadratic, product, count, doubt)
         self.ended(covs, code, room, mean, cov, doubt, more)
 
@@ -189,7 +220,7 @@ class Loops:
         self, covs: Form, missing: bool, job: At, room: At, visit: Callable[..., Any], code: Code, t: Value, carry: Any
     ) -> Any:
         """A step of `run`."""
-        ops, (mean, cov, (quadratic, product, count), doubt, more) = Lanes(code), carry
+        ops, (mean, cov, (quadratic, product, count), doubt, more) = Lanes(code, self.scratch), carry
         state, y = Estimate(vector(mean), covs.unpacked(cov, self.room.states)), self.observations(code, job, room, t)
         H, R = (self.matrix(code, job, room, operand, t) for operand in (K.H, K.R))
         kept: Any = vector([x == x for x in y]) if missing else None
@@ -243,7 +274,7 @@ class Loops:
         """The same once a step has observed, as of the next one; ``covs``: as predicted, for this step and the next."""
         if not doubt:
             return ()
-        ops = Lanes(code)
+        ops = Lanes(code, self.scratch)
         sight = H if kept is None else ops.where(kept[:, None], H, ops.zero(H))
         found = Doubt.add(ops, Doubt(*doubt), sight, kept, variances)
         before, now = map(kalman_filter.diagonal, covs)
@@ -272,29 +303,30 @@ class Loops:
 
     def covariances(self, covs: Form, code: Code, job: At, room: At, records: Value) -> None:
         """What the steps of all series of a model have in common."""
-        ops, k = Lanes(code), self.room.states
+        code = narrow(code)[0][0]  # all lanes find the same
+        k = self.room.states
         self.fetch_all(code, job, room)
         cov, doubt = self.first(covs, code, job, room), self.doubt(covs, code, job, room)
 
-        def step(t: Value, carry: Any) -> Any:
-            packed, bad, product, doubt = carry
+        def step(loops: Loops, code: Code, t: Value, carry: Any) -> Any:
+            ops, (packed, bad, product, doubt) = Lanes(code, loops.scratch), carry
             cov = covs.unpacked(packed, k)
-            H, R = (self.matrix(code, job, room, operand, t) for operand in (K.H, K.R))
+            H, R = (loops.matrix(code, job, room, operand, t) for operand in (K.H, K.R))
             weights, variances, factors, rows, after = covs.separate(ops, H, R, cov)
             gains = [row * weight for row, weight in zip(rows, weights, strict=True)]
             for variance in variances:
-                bad, product = bad + variance * 0.0, self.times(code, product, variance)
+                bad, product = bad + variance * 0.0, loops.times(code, product, variance)
             kept = [*weights, *(x for gain in gains for x in gain), *(x for factor in factors for x in factor)]
             at = records + t * (self.room.record * code.size_of_real)
             for e, value in enumerate(kept):
                 code.store_as(at + e * code.size_of_real, code.extract(value, 0))
-            F, Q = (self.matrix(code, job, room, operand, t) for operand in (K.F, K.Q))
+            F, Q = (loops.matrix(code, job, room, operand, t) for operand in (K.F, K.Q))
             ahead = covs.predict(ops, F, Q, after)
-            doubt = self.doubted(code, doubt, (cov, ahead), F, H, Q, None, variances)
+            doubt = loops.doubted(code, doubt, (cov, ahead), F, H, Q, None, variances)
             return covs.packed(ahead), bad, product, doubt
 
         start = covs.packed(cov), code.zero(), self.one(code), doubt
-        _, bad, product, doubt = code.fori(0, job.steps, step, start)
+        _, bad, product, doubt = self.steps(code, room, 0, job.steps, step, start)
         self.put(code, room, bad, product, code.zero(), doubt)
 
     def means(self, code: Code, job: At, room: At, records: Value) -> None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tridiag.algorithms import kalman_filter
 from tridiag.algorithms.kalman_square_roots import Root
+from tridiag.kernels.simd.registers import Scratch
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import Code
 
@@ -21,8 +23,8 @@ from tridiag.kernels.simd.vector import Code
 class Lanes:
     """The ``ops`` of `tridiag.algorithms.kalman_filter`."""
 
-    def __init__(self, code: Code) -> None:
-        self.code = code
+    def __init__(self, code: Code, scratch: Scratch | None = None) -> None:
+        self.code, self.scratch = code, scratch
         self.where = np.frompyfunc(self.choose, 3, 1)
         self.size, self.at_most = np.frompyfunc(code.size, 1, 1), np.frompyfunc(operator.le, 2, 1)
         self.one, self.limits = code.one, code.limits
@@ -41,9 +43,16 @@ class Lanes:
         zero, one = self.code.zero(), self.code.one()
         return np.array([[one if i == j else zero for j in range(len(like))] for i in range(len(like))], object)
 
-    @staticmethod
-    def keep(x: Any) -> Any:
-        return x
+    def keep(self, x: Any) -> Any:
+        """Where there is scratch memory it goes there, so that no more waits in registers than there are."""
+        return x if self.scratch is None else self.scratch.keep(x)
+
+    def row_by_row(self, f: Callable[..., Any], x: Any, y: Any, z: Any) -> Any:
+        """``f(ops, x, y, z[:, i])`` for all i: the rows of what it makes, by a loop where there is scratch memory."""
+        x, y = self.keep(x)[:, None], self.keep(y)[:, None]
+        if self.scratch is None or z.shape[1] < 2:
+            return f(self, x, y, z)
+        return self.scratch.row_by_row(lambda row: f(self, x, y, row), z)
 
     @staticmethod
     def stack(rows: Any) -> Any:
@@ -53,16 +62,21 @@ class Lanes:
     def join(x: Any, y: Any) -> Any:
         return np.concatenate((x, y))
 
-    @staticmethod
-    def product(x: Any, y: Any) -> Any:
-        return functools.reduce(operator.add, (x[:, j, None] * y[None, j] for j in range(x.shape[1])))
+    def product(self, x: Any, y: Any) -> Any:
+        def of(x: Any) -> Any:
+            return functools.reduce(operator.add, (x[:, j, None] * y[None, j] for j in range(x.shape[1])))
 
-    @staticmethod
-    def symmetric(x: Any) -> Any:
-        x = x.copy()
-        for i, j in zip(*np.triu_indices(len(x), 1), strict=True):
-            x[j, i] = x[i, j]
-        return x
+        if self.scratch is None or not self.scratch.rolled or len(x) < 2:
+            return of(x)
+        y = self.keep(y)
+        (found,) = self.scratch.row_by_row(lambda row: (of(row.T).T,), x.T)
+        return found.T
+
+    def symmetric(self, x: Any) -> Any:
+        found = x.copy()
+        for i, j in zip(*np.triu_indices(len(x)), strict=True):
+            found[i, j] = found[j, i] = self.keep(x[i, j])
+        return found
 
 
 class Entries(kalman_filter.Entries):

@@ -38,7 +38,7 @@ class Moments(Loops):
         """The states predicted for all steps of a series in each lane, and updated by what is observed."""
 
         def visit(loops: Moments, code: Code, t: Value, predicted: Estimate, updated: Estimate) -> Any:
-            ops = Lanes(code)
+            ops = Lanes(code, loops.scratch)
             for state, places in ((updated, (K.MEAN, K.COV)), (predicted, (K.PREDICTED_MEAN, K.PREDICTED_COV))):
                 loops.write(code, job, room, t, Estimate(state.mean, covs.whole(ops, state.cov)), places)
             return kalman_filter.lost(ops, predicted.cov, updated.cov) if covs is Entries else None
@@ -70,14 +70,14 @@ class Moments(Loops):
         predicted, y = self.kept(covs, code, room, t), self.observations(code, job, room, t)
         kept: Any = vector([x == x for x in y]) if missing else None
         H, R = (self.matrix(code, job, room, operand, t) for operand in (K.H, K.R))
-        return predicted, *kalman_filter.observe(Lanes(code), H, R, y, kept, predicted, covs)
+        return predicted, *kalman_filter.observe(Lanes(code, self.scratch), H, R, y, kept, predicted, covs)
 
     def back(self, missing: bool, code: Code, job: At, room: At) -> None:
         """As `tridiag.algorithms.kalman_smoother.backward`."""
         k, n = self.room.states, job.steps
 
         def step(loops: Moments, code: Code, t: Value, carry: Any) -> Any:
-            ops, (mean, cov, loss) = Lanes(code), carry
+            ops, (mean, cov, loss) = Lanes(code, loops.scratch), carry
             predicted, seen, updated = loops.observed(Entries, missing, code, job, room, t)
             F = loops.matrix(code, job, room, K.F, t)
             F = ops.where(code.everywhere(t + 1 < n), F, np.full((k, k), code.zero()))  # the last is not read
@@ -90,28 +90,30 @@ class Moments(Loops):
 
         place = room + self.room.result + LOSS * LINE
         nothing = (code.zero(),) * k, (code.zero(),) * (k * (k + 1) // 2), code.load(place)
-        code.store(place, self.steps(code, n - 1, -1, step, nothing, -1)[-1])
+        code.store(place, self.steps(code, room, n - 1, -1, step, nothing, -1)[-1])
 
     def back_by_roots(self, missing: bool, code: Code, job: At, room: At) -> None:
         """As `tridiag.algorithms.kalman_smoother.smooth`."""
         k, n = self.room.states, job.steps
 
         def step(loops: Moments, code: Code, t: Value, carry: Any) -> Any:
-            ops, (ahead, mean, cov) = Lanes(code), carry
+            ops, (ahead, mean, cov) = Lanes(code, loops.scratch), carry
             predicted, _, updated = loops.observed(Roots, missing, code, job, room, t)
             F, Q = (loops.matrix(code, job, room, operand, t) for operand in (K.F, K.Q))
             behind = Estimate(vector(mean), Roots.unpacked(cov, k))
             before = kalman_smoother.smooth(ops, F, Q, updated, vector(ahead), behind)
-            mean, cov = kalman_filter.chosen(ops, code.everywhere(t + 1 == n), updated, before)
+            mean, cov = ops.keep(kalman_filter.chosen(ops, code.everywhere(t + 1 == n), updated, before))
             loops.write(code, job, room, t, Estimate(mean, Roots.whole(ops, cov)), (K.MEAN, K.COV))
             return tuple(predicted.mean), tuple(mean), Roots.packed(cov)
 
         nothing = (code.zero(),) * k, (code.zero(),) * k, (code.zero(),) * (k * (k + 1) // 2)
-        self.steps(code, n - 1, -1, step, nothing, -1)
+        self.steps(code, room, n - 1, -1, step, nothing, -1)
 
     def write(self, code: Code, job: At, room: At, t: Value, state: Estimate, places: tuple[int, int]) -> None:
         """A state of each lane to the caller's memory."""
-        for values, operand in zip((state.mean, Lanes.symmetric(state.cov).ravel()), places, strict=True):
+        for values, operand in zip(
+            (state.mean, Lanes(code, self.scratch).symmetric(state.cov).ravel()), places, strict=True
+        ):
             base = self.bound(code, job, room, operand, t)
             whole = len(values) // QUAD * QUAD
             for first in range(0, whole, QUAD):

@@ -76,7 +76,8 @@ def reduce_pivoted(code: Code, *words: Value) -> Value:
     state = tuple(read(code, kept, 5)), tuple(read(code, kept, 5, 5))
     begun = code.pick(first == start, first + bands.height, first)
     state = bands.over(first, begun, functools.partial(line, True), state)
-    one, two = bands.over(begun, last, functools.partial(line, False), state)
+    waiting = [kept_at + stride * k for k in range(len(state[0]) + len(state[1]))]
+    one, two = bands.in_turn(begun, last, functools.partial(line, False), state, waiting)
     write(code, kept, (*one, *two))
     *_, (_, *row, _) = bands.rows(last - bands.height)
     scale, unsure = sum_of_sizes(code, row) * P.doubt_below(code.eps), ~code.all_lanes()

@@ -18,7 +18,7 @@ from tridiag.kernels.access.rows import Rows
 from tridiag.kernels.partition import state as P
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.records import At
-from tridiag.kernels.simd.registers import by_register, narrow
+from tridiag.kernels.simd.registers import by_register, in_turn, narrow
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import Code
 
@@ -39,6 +39,7 @@ class Bands:
         self.code, self.height = code, code.lanes // code.parts
         self.size = code.parts * code.size_of_real
         lane = plan.height * self.size
+        self.lane = lane  # bytes from one to the next
         self.rows_of_block, start = lane * code.lanes, block * (lane * code.lanes)
         lanes = [lane * k for k in range(code.lanes)]
         self.steps = [plan.step[k] for k in OPERANDS]
@@ -66,6 +67,18 @@ class Bands:
             return line(self.of_lanes(code, lane), lane, i, state)
 
         return by_register(self.code, first, last, some, state, self.height, LANES)
+
+    def in_turn(self, first: Value, last: Value, line: Callable[..., Any], state: Any, waiting: list[Value]) -> Any:
+        """The same, of a long ``line``, where registers are narrow: states wait in memory, each value at an address."""
+        if len(narrow(self.code, LANES)) == 1 or self.code.parts > 1:
+            return self.over(first, last, line, state)
+
+        def some(code: Code, lane: Value, i: Value, state: Any) -> Any:
+            made = self.of_lanes(code, 0)
+            made.bases = [[base + lane * self.lane for base in bases] for bases in made.bases]
+            return line(made, lane, i, state)
+
+        return in_turn(self.code, first, last, some, state, [(x, 0) for x in waiting], self.height, LANES)
 
     def pieces(self, bases: list[Value], at: Value, count: int) -> list[Any]:
         """Rows of an operand, ``count`` of each lane."""

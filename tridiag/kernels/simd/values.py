@@ -84,6 +84,19 @@ class Value:
         return self._compare("!=", other)
 
 
+class Stored(Value):
+    """One in memory, so many bytes behind a base: it is loaded wherever it is used, and has no register until then."""
+
+    __slots__ = ("base", "kind", "offset")
+
+    def __init__(self, code: Any, base: Value, offset: int, kind: Any = None) -> None:
+        self.code, self.base, self.offset, self.kind = code, base, offset, kind or code.vector
+
+    @property
+    def llvm(self) -> Any:
+        return self.code.load_as(self.kind, self.base + self.offset).llvm
+
+
 class Complex:
     """A vector of complex numbers as two real vectors."""
 
