@@ -22,7 +22,8 @@ FROM_MEMORY = 64  # of evenly spaced ones past the caches, below which plain loo
 EVEN_STEPS = 256  # of more, memory is asked for ahead of use, from the next sequences too
 FEWEST_BLOCKS = 2  # of such a sequence, where there are enough of them to fill the lanes
 FEW_VECTORS = 64  # of values: with no more, to find where each sequence lies takes longer than to join steps
-MOST_IN_VECTORS, FEWEST_IN_VECTORS = 4, 2  # the highest order, and the fewest steps, of `constant`
+MOST_IN_VECTORS = 4  # the highest order of `constant`
+FEWEST_IN_VECTORS = 16  # steps of its sequences which are not read as one; plain loops are quicker with fewer
 MANY_IN_VECTORS = 16  # sequences: with fewer, to find the factors of all steps takes longer than it saves
 FACTORS = 16 * 1024  # bytes of these factors at most, in the first level of the caches
 SHORTEST_CHUNK = 4  # times the lanes: steps of a lane, where there are not
@@ -158,7 +159,10 @@ def way_of(axes: Axes, problem: Problem, joining: bool = True) -> Way:
     if not joining or not quickest_in_vectors(kind, problem):
         return Way(kind)
     if in_vectors(axes, problem):
-        return Way(C.SCALAR, constant=True, end_to_end=not problem.started and reads_as_one(axes, problem))
+        as_one = not problem.started and reads_as_one(axes, problem)
+        if as_one or problem.form.n >= FEWEST_IN_VECTORS:
+            return Way(C.SCALAR, constant=True, end_to_end=as_one)
+        return Way(kind)
     return Way(kind_end_to_end(kind, problem) if end_to_end(axes, problem) else kind)
 
 
@@ -183,7 +187,7 @@ def kind_of(axes: Axes, problem: Problem, joining: bool) -> int:
 def in_vectors(axes: Axes, problem: Problem) -> bool:
     """Whether `tridiag.kernels.recurrence.constant` can compute it: one coefficient for all steps of all sequences."""
     (form, order, dtype, started, _), step = problem, axes.strides[C.Y]
-    if dtype.kind != "f" or order > MOST_IN_VECTORS or form.n < FEWEST_IN_VECTORS or (form.transpose and started):
+    if dtype.kind != "f" or order > MOST_IN_VECTORS or form.n < 2 or (form.transpose and started):
         return False
     if abs(step) != dtype.itemsize or axes.strides[C.X] != step:
         return False
@@ -204,7 +208,7 @@ def reads_as_one(axes: Axes, problem: Problem) -> bool:
 def end_to_end(axes: Axes, problem: Problem) -> bool:
     """Whether `tridiag.kernels.recurrence.streams` can compute it: numbers of their own, without any between them."""
     form, order, dtype, started, _ = problem
-    if order > 1 or dtype.kind != "f" or started or len(axes.batch) > 1 or form.n < FEWEST_IN_VECTORS:
+    if order > 1 or dtype.kind != "f" or started or len(axes.batch) > 1 or form.n < 2:
         return False
     given = slice(C.Y, C.A + 1)
     along = {abs(step) for step in axes.strides[given]} | {axes.strides[C.Y] * step for step in axes.strides[given]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from tridiag.kernels.access.operands import bytes_of_real
+from tridiag.kernels.access.operands import bytes_of_real, lanes_of
 from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.jobs.words.record import Word
 from tridiag.kernels.jobs.words.recurrences import Recurrences
@@ -80,7 +80,7 @@ def build(dtype: str, order: int):
         """All steps of sequences from the first on, one after another."""
         together = count if job.axes < 2 else 1
         for index in range(first, first + count, together):
-            extent = together, job.steps
+            extent = 0, together, job.steps
             one_by_one(zero, extent + words_of(job, index, 0))
 
     @njit(**OPTIONS)
@@ -96,24 +96,24 @@ def build(dtype: str, order: int):
         return odd
 
     @njit(**OPTIONS)
-    def work_short(zero, job, room):
-        many, count = job.run, job.sequences
-        trusted = keep(zero, (job.steps, room.table, *coefficients(job)))
+    def work_short(zero, job, room, together):
+        count, trusted = job.sequences, keep(zero, (job.steps, room.table, *coefficients(job)))
         for item in items(job):
-            first, last = item * many, min(count, (item + 1) * many)
-            if job.flags & C.BACKWARD:  # vectors begin in the same steps, wherever items are cut
-                first, last = max(0, count - last), count - first
-            if trusted == 0 or run_short(zero, job, room, first, last - first) != 0:
-                run_plain(zero, job, first, last - first)
+            end = min(count, (item + 1) * job.run)
+            for index in range(item * job.run, end, together):
+                some = min(together, end - index)
+                # vectors begin in the same steps, wherever items are cut
+                first = count - index - some if job.flags & C.BACKWARD else index
+                if trusted == 0 or run_short(zero, job, room, first, some) != 0:
+                    run_plain(zero, job, first, some)
 
     @njit(**OPTIONS)
     def work_long(zero, job, room, together):
-        """``together``: sequences of which the same steps are computed at a time."""
-        many, count, n = job.run, job.sequences, job.steps
+        n = job.steps
         for item in items(job):
-            first, last = item * many, min(count, (item + 1) * many)
-            for index in range(first, last, together):
-                some = min(together, last - index)
+            end = min(job.sequences, (item + 1) * job.run)
+            for index in range(item * job.run, end, together):
+                some = min(together, end - index)
                 for done in range(0, n, PIECE):
                     if done > 0 and stopping():
                         break
@@ -124,14 +124,21 @@ def build(dtype: str, order: int):
 
     @njit(**OPTIONS)
     def work(job, zero):
-        short, together = job.flags & C.END_TO_END, job.run if job.axes < 2 and job.steps <= PIECE else 1
-        table = job.steps * size_of_factors(zero, ()) if short else 0
-        result = (job.run if short else together) * min(PIECE, job.steps) * bytes_of_real(zero, ())
-        room = allocate(ARRAYS(table=table, result=result if job.flags & C.APART else 0))
+        """Some sequences at a time, of no more steps than a PIECE, or a piece of one; vectors of those that lie end to
+        end begin in the same steps, however many these are."""
+        n, short, lanes = job.steps, job.flags & C.END_TO_END, lanes_of(zero, ())
+        together = PIECE // n
+        if short:
+            together = max(1, together // lanes) * lanes
+        elif job.axes > 1 or together == 0:
+            together = 1
+        table, size = n * size_of_factors(zero, ()) if short else 0, bytes_of_real(zero, ())
+        result = together * min(PIECE, n) * size if job.flags & C.APART else 0
+        room = allocate(ARRAYS(table=table, result=result))
         if address_of(room) == 0:
             return
         if short:
-            work_short(zero, job, room)
+            work_short(zero, job, room, together)
         else:
             work_long(zero, job, room, together)
         free_workspace(room)
