@@ -24,6 +24,9 @@ FEWEST_BLOCKS = 2  # of such a sequence, where there are enough of them to fill 
 FEW_VECTORS = 64  # of values: with no more, to find where each sequence lies takes longer than to join steps
 MOST_IN_VECTORS = 4  # the highest order of `constant`
 FEWEST_IN_VECTORS = 16  # steps of its sequences which are not read as one; plain loops are quicker with fewer
+# of higher orders it is quicker with fewer sequences than MANY_ABREAST, with more steps than MOST_ABREAST, and with
+# few steps in single precision
+MANY_ABREAST, MOST_ABREAST, FEW_STEPS = 16, 4096, 24
 MANY_IN_VECTORS = 16  # sequences: with fewer, to find the factors of all steps takes longer than it saves
 FACTORS = 16 * 1024  # bytes of these factors at most, in the first level of the caches
 SHORTEST_CHUNK = 4  # times the lanes: steps of a lane, where there are not
@@ -61,12 +64,12 @@ class Problem(NamedTuple):
     workers: int
 
     @property
-    def count(self) -> int:
+    def sequences(self) -> int:
         return math.prod(self.form.batch)
 
     @property
     def values(self) -> int:
-        return self.form.n * self.count
+        return self.form.n * self.sequences
 
     @property
     def lanes(self) -> int:
@@ -106,7 +109,7 @@ def axes_apart(form: Recurrence, shapes: Any, strides: Any, packed: Any) -> Axes
 def job_of(axes: Axes, places: Axes, way: Way, problem: Problem, given: int) -> Job:
     """``axes``: those of the result as it is computed; ``places``: where it is to lie."""
     form, order, dtype, _, workers = problem
-    count, lanes, n, values, kind = problem.count, problem.lanes, form.n, problem.values, way.kind
+    count, lanes, n, values, kind = problem.sequences, problem.lanes, form.n, problem.values, way.kind
     even = not way.constant and kind in (C.ROWS, C.SCALAR) and evenly_spaced(axes, problem)
     if even and kind == C.ROWS and (n < FROM_MEMORY or values * dtype.itemsize <= room_for_results()):
         kind = C.SCALAR
@@ -160,15 +163,25 @@ def way_of(axes: Axes, problem: Problem, joining: bool = True) -> Way:
         return Way(kind)
     if in_vectors(axes, problem):
         as_one = not problem.started and reads_as_one(axes, problem)
-        if as_one or problem.form.n >= FEWEST_IN_VECTORS:
+        if soonest_in_vectors(problem, as_one):
             return Way(C.SCALAR, constant=True, end_to_end=as_one)
-        return Way(kind)
+        return Way(C.SCALAR)
     return Way(kind_end_to_end(kind, problem) if end_to_end(axes, problem) else kind)
+
+
+def soonest_in_vectors(problem: Problem, as_one: bool) -> bool:
+    """Whether steps joined in vectors are found sooner than those of several sequences abreast by plain loops."""
+    n = problem.form.n
+    if problem.order == 1:
+        return as_one or n >= FEWEST_IN_VECTORS
+    if problem.started or problem.sequences < MANY_ABREAST or n > MOST_ABREAST:
+        return True
+    return as_one and n < FEW_STEPS and problem.dtype.itemsize == 4
 
 
 def kind_of(axes: Axes, problem: Problem, joining: bool) -> int:
     """Which loops can run so."""
-    form, order, dtype, count, lanes = problem.form, problem.order, problem.dtype, problem.count, problem.lanes
+    form, order, dtype, count, lanes = problem.form, problem.order, problem.dtype, problem.sequences, problem.lanes
     size, (length, steps) = dtype.itemsize, axes.batch[-1] if axes.batch else (0, ())
     if length > 1 and steps[C.Y] == steps[C.X] == size:
         for step, kind in ((size, C.INTERLEAVED), (0, C.SPREAD)):
@@ -198,7 +211,7 @@ def in_vectors(axes: Axes, problem: Problem) -> bool:
 def reads_as_one(axes: Axes, problem: Problem) -> bool:
     """Whether `tridiag.kernels.recurrence.constant` reads all sequences as one."""
     n, order, dtype = problem.form.n, problem.order, problem.dtype
-    if len(axes.batch) != 1 or problem.count < MANY_IN_VECTORS:
+    if len(axes.batch) != 1 or problem.sequences < MANY_IN_VECTORS:
         return False
     if n * C.size_of_factors(problem.lanes, order) > FACTORS:
         return False
@@ -219,7 +232,7 @@ def end_to_end(axes: Axes, problem: Problem) -> bool:
 def evenly_spaced(axes: Axes, problem: Problem) -> bool:
     """Whether `tridiag.kernels.recurrence.even_rows` computes it, with no tables of where each sequence lies."""
     form, order, dtype, started, _ = problem
-    fits = HEIGHT <= form.n < EVEN_STEPS and problem.count >= problem.lanes
+    fits = HEIGHT <= form.n < EVEN_STEPS and problem.sequences >= problem.lanes
     if not fits or order > 1 or dtype.kind != "f" or started or form.transpose or len(axes.batch) != 1:
         return False
     given, (_, steps) = slice(C.Y, C.A + 1), axes.batch[0]
@@ -228,7 +241,7 @@ def evenly_spaced(axes: Axes, problem: Problem) -> bool:
 
 def quickest_in_vectors(kind: int, problem: Problem) -> bool:
     """Whether no other loops are quicker, such as those whose threads share a sequence."""
-    few = problem.count < problem.workers and problem.values >= WORTH_A_THREAD
+    few = problem.sequences < problem.workers and problem.values >= WORTH_A_THREAD
     return kind in (C.ROWS, C.SCALAR) or (kind == C.LONG and not few)
 
 
@@ -246,7 +259,7 @@ def stretches_of(length: int, n: int, values: int, dtype: np.dtype[Any], workers
 
 def kind_end_to_end(kind: int, problem: Problem) -> int:
     """Sequences that would leave lanes empty, or be found no sooner than computed, are one stream of steps."""
-    lanes, count, values = problem.lanes, problem.count, problem.values
+    lanes, count, values = problem.lanes, problem.sequences, problem.values
     past_caches = kind in (C.ROWS, C.LONG) and values * problem.dtype.itemsize > room_for_results()
     if past_caches or (problem.form.n <= C.MOST and count >= C.MANY):
         return kind
