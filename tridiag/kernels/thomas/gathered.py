@@ -98,24 +98,29 @@ def address(job, operand, system):
 
 
 @njit(**OPTIONS)
-def bring(zero, job, worker, operand, place, first, used, count):
-    """Rows of an operand of systems from ``first`` on to scratch memory; those behind ``used`` repeat the first."""
+def gather_rows(zero, job, operand, first, count, target):
+    """Rows of an operand of systems from ``first`` on to scratch memory."""
     at, apart = address(job, operand, first)
-    target = worker.short_spare + place * J.MOST_GATHERED * PITCH
     for i in range(job.rows):
-        row, to = at + i * job.strides[operand], target + i * PITCH
-        GATHER(zero, (used, row, apart, to))
-        if used < count:
-            GATHER(zero, (count - used, row, 0, to + used * bytes_of_real(zero, ())))
-    return target
+        GATHER(zero, (count, at + i * job.strides[operand], apart, target + i * PITCH))
 
 
 @njit(**OPTIONS)
-def put_back(zero, job, first, used, source):
-    """x of systems from ``first`` on to where it belongs."""
-    at, apart = address(job, X_, first)
+def scatter_rows(zero, job, operand, first, count, source):
+    """The inverse."""
+    at, apart = address(job, operand, first)
     for i in range(job.rows):
-        SCATTER(zero, (used, at + i * job.strides[X_], apart, source + i * PITCH))
+        SCATTER(zero, (count, at + i * job.strides[operand], apart, source + i * PITCH))
+
+
+@njit(**OPTIONS)
+def bring(zero, job, worker, operand, place, first, used, count):
+    """Where rows of an operand of systems from ``first`` on are gathered; those behind ``used`` repeat the first."""
+    target, size = worker.short_spare + place * J.MOST_GATHERED * PITCH, bytes_of_real(zero, ())
+    gather_rows(zero, job, operand, first, used, target)
+    for k in range(used, count):
+        gather_rows(zero, job, operand, first, 1, target + k * size)
+    return target
 
 
 @njit(**ONCE)
@@ -137,14 +142,14 @@ def solve_gathered(zero, job, worker, first, last, solve_one):
         fine = word(good + k // lanes * 8)
         if fine == every:
             continue
-        put_back(zero, job, first + done, k - done, x + done * size)
+        scatter_rows(zero, job, X_, first + done, k - done, x + done * size)
         some = min(lanes, used - k)
         settle(
             zero, job, worker, first + k, some, x + k * size, kept + k * n * size, good + k // lanes * 8, solve_one, UP
         )
         for lane in range(some):
             if fine >> lane & 1:
-                put_back(zero, job, first + k + lane, 1, x + (k + lane) * size)
+                scatter_rows(zero, job, X_, first + k + lane, 1, x + (k + lane) * size)
         done = k + some
-    put_back(zero, job, first + done, used - done, x + done * size)
+    scatter_rows(zero, job, X_, first + done, used - done, x + done * size)
     return used

@@ -143,7 +143,7 @@ def work_multiple_rhs(job, zero):
     for item in items(job):
         run, k0, k1 = part_of_item(job, item)
         begin = run * tiles
-        begin += solve_short_own(zero, job, begin * width, min(matrices, (run + 1) * tiles * width)) // width
+        begin += solve_short_own(zero, job, worker, begin * width, min(matrices, (run + 1) * tiles * width)) // width
         for tile in range(begin, (run + 1) * tiles):
             first = tile * width
             if first >= matrices:

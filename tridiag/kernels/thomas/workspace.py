@@ -104,6 +104,8 @@ def allocate_groups(zero, job, groups, kept, uncertified):
     elif job.flags & J.GATHERED != 0:
         short, short_good = J.MOST_GATHERED * PITCH, aligned(8 * (PITCH // LINE))
         spare = 5 * J.MOST_GATHERED * PITCH
+    elif job.flags & J.FACTORED != 0 and n <= J.MOST_ROWS:
+        spare = 2 * J.MOST_ROWS * PITCH
     arrays = ARRAYS(
         bindings=bindings,
         mask=mask,
