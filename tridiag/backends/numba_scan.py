@@ -30,7 +30,7 @@ from tridiag.kernels.jobs.batches import contiguous, is_packed, packed
 from tridiag.kernels.jobs.kalman import expected, is_small, kind_of
 from tridiag.kernels.jobs.kalman import make_job as make_filter_job
 from tridiag.kernels.jobs.matrices import make_matrix_job
-from tridiag.kernels.jobs.recurrences import joined_elsewhere, make_job
+from tridiag.kernels.jobs.recurrences import make_job
 from tridiag.kernels.jobs.selective import make_adjoint_job, sums_of, work_of
 from tridiag.kernels.jobs.selective import make_job as make_selective_job
 from tridiag.kernels.jobs.systems import WORTH_A_THREAD, granted, threads, worth_threads
@@ -55,11 +55,6 @@ def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, 
 
 def run_linear(coefficients: Rows, x: Any, init: Rows, form: Recurrence, y: Any) -> None:
     order, operands = len(coefficients), (y, x, *(a.astype(x.dtype, copy=False) for a in coefficients), *init)
-    if joined_elsewhere(form, order, *extents(operands), x.dtype):
-        result = np.empty(form.shape, x.dtype)
-        run_linear(coefficients, x, init, form, result)
-        y[...] = result
-        return
     check(call_of(make_job, form, order, *extents(operands), x.dtype, granted(form)).run(*operands))
 
 
@@ -86,8 +81,6 @@ def bound_recurrence(
         if form.shape[-1] == 1 or not all(map(is_packed, *taken, axes, [dtype.itemsize] * len(axes))):
             return None
         facts = make_matrix_job, form, *taken, dtype
-    elif joined_elsewhere(form, order, taken[0], taken[1], dtype):
-        return None
     weight = logsumexp.WEIGHTED if logarithms and coefficients else 1
     return checked(form, lambda: call_of(*facts, granted(form, weight)).run, worth_threads(form, weight)), operands
 

@@ -156,7 +156,10 @@ def from_both_ends(
         alone = count == last and (last < lanes if long else few(form, last, lanes, helpers + 1))
         return (last, J.SIDE_BY_SIDE) if small or alone else (0, 0)
     alone = count <= FEW_SYSTEMS and form.n <= LONGEST
-    return (last, 0) if alone or count * form.n <= SMALL else (0, 0)
+    if alone or count * form.n <= SMALL:
+        return last, 0
+    gathered = len(matrices) == 1 and form.n <= J.MOST_GATHERED and count >= lanes and not form.transpose
+    return 0, J.GATHERED * gathered
 
 
 def are_end_to_end(form: Form, dtype: np.dtype, matrices: Any, shapes: Any, strides: Any) -> bool:

@@ -21,7 +21,7 @@ class Abreast(NamedTuple):
     together: tuple[int, ...]  # sequences at a time, as long as there are so many
 
     def write(self, code: Code, *words: Value) -> None:
-        """``words``: as of `scalar.Plain`."""
+        """``words``: as of `scalar.Plain`, without the first."""
         (count, n), stride = words[:2], words[2 + 3 * C.Y + 1]
         operands = [words[k : k + 3] for k in range(2, 2 + 3 * (C.A + 1), 3)]
         apart = operands[C.Y][2]  # as far as those of all operands

@@ -145,7 +145,7 @@ class Vectors(NamedTuple):
         return f"vectors{self.order}{'_started' * self.started}{'_backward' * self.backward}"
 
     def write(self, code: Code, *words: Value) -> None:
-        """``words``: as of `scalar.Plain`."""
+        """``words``: as of `scalar.Plain`, without the first."""
         (count, n), operands = words[:2], [words[k : k + 3] for k in range(2, len(words), 3)]
         more, vectors = operands[C.A :], Steps(self.order, self.backward)
         handed, trusted = vectors.handed_on(
@@ -247,7 +247,7 @@ def not_finite(odd: Value, values: Sequence[Value]) -> Value:
 def again(code: Code, plain: Plain, trusted: Value, odd: Value, words: Any) -> None:
     """Plain loops over all sequences, where vectors are not right."""
     count = code.pick(trusted, out_of_range(code, odd), code.integer(1)) * words[0]
-    plain.write(code, count, *words[1:])
+    plain.write(code, code.integer(0), count, *words[1:])
 
 
 def out_of_range(code: Code, odd: Value) -> Value:

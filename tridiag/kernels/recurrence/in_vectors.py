@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from tridiag.kernels.access.operands import bytes_of_real, lanes_of
 from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.jobs.words.record import Word
 from tridiag.kernels.jobs.words.recurrences import Recurrences
+from tridiag.kernels.recurrence.apart import bringing_steps, first_of, step_of
 from tridiag.kernels.recurrence.constant import EndToEnd, Vectors
 from tridiag.kernels.recurrence.order import functions
 from tridiag.kernels.recurrence.scalar import Plain, addresses_from, words_from
@@ -27,9 +29,10 @@ class FactorsOfSteps(Workspace):
     """The memory of a worker."""
 
     table = Word()  # for each step of a sequence, the factors of a vector that begins there
+    result = Word()  # steps that are computed at a time, where the result lies apart
 
 
-ARRAYS, allocate, free_workspace = workspace(FactorsOfSteps, "table")
+ARRAYS, allocate, free_workspace = workspace(FactorsOfSteps, "table", "result", pooled=True)
 
 
 def build(dtype: str, order: int):
@@ -43,12 +46,11 @@ def build(dtype: str, order: int):
     made = functions(order)
     base, words_of, coefficients = made.base, words_from(made, order), addresses_from(made, order)
     size_of_factors = emitted(lambda code: code.integer(ends[0].size(code)))
+    bring_steps = bringing_steps(library, order)
 
     @njit(**OPTIONS)
-    def run(zero, job, first, count, done, steps):
-        """Some steps of sequences from the first on, behind those ``done``."""
-        extent = count, steps
-        words = extent + words_of(job, first, done)
+    def run(zero, job, words, done):
+        """Some steps of some sequences, behind those ``done``."""
         if done > 0 or job.flags & C.STARTED != 0:
             if job.flags & C.BACKWARD:
                 both(zero, words)
@@ -60,43 +62,85 @@ def build(dtype: str, order: int):
             forward(zero, words)
 
     @njit(**OPTIONS)
-    def run_short(zero, job, table, first, count):
-        """Sequences end to end, from the first on; whether some value is not finite."""
-        extent = count * job.steps, job.steps
-        if job.flags & C.BACKWARD:
-            end = first + count - 1
-            return flat_backward(zero, (*extent, base(job, C.Y, end), base(job, C.X, end), table))
-        return flat(zero, (*extent, base(job, C.Y, first), base(job, C.X, first), table))
+    def run_some(zero, job, first, count, done, steps):
+        """Some steps of sequences from the first on, behind those ``done``."""
+        extent = count, steps
+        run(zero, job, extent + words_of(job, first, done), done)
 
     @njit(**OPTIONS)
-    def work_short(zero, job):
-        many, count, n = job.run, job.sequences, job.steps
-        room = allocate(ARRAYS(table=n * size_of_factors(zero, ())))
-        if address_of(room) == 0:
-            return
-        trusted = keep(zero, (n, room.table, *coefficients(job)))
-        for item in items(job):
-            first, last = item * many, min(count, (item + 1) * many)
-            if job.flags & C.BACKWARD:  # vectors begin in the same steps, wherever items are cut
-                first, last = max(0, count - last), count - first
-            if trusted == 0 or run_short(zero, job, room.table, first, last - first) != 0:
-                extent = last - first, n
-                one_by_one(zero, extent + words_of(job, first, 0))
-        free_workspace(room)
+    def run_apart(zero, job, result, first, count, done, steps):
+        """The same, by way of scratch memory."""
+        step, begin = step_of(zero, job), first_of(zero, job, result, count * steps)
+        extent = count, steps, begin, step, steps * step
+        run(zero, job, extent + words_of(job, first, done)[3:], done)
+        bring_steps(zero, job, first, 1, done, count * steps, begin)
 
     @njit(**OPTIONS)
-    def work(job, zero):
-        if job.flags & C.END_TO_END:
-            work_short(zero, job)
-            return
-        many, count, n = job.run, job.sequences, job.steps
+    def run_plain(zero, job, first, count):
+        """All steps of sequences from the first on, one after another."""
+        together = count if job.axes < 2 else 1
+        for index in range(first, first + count, together):
+            extent = 0, together, job.steps
+            one_by_one(zero, extent + words_of(job, index, 0))
+
+    @njit(**OPTIONS)
+    def run_short(zero, job, room, first, count):
+        """Sequences end to end, from the first on; 1: some value is not finite, and they are to be computed plainly."""
+        steps, n, backward, apart = count * job.steps, job.steps, job.flags & C.BACKWARD, job.flags & C.APART
+        begin = first + count - 1 if backward else first
+        y = first_of(zero, job, room.result, steps) if apart else base(job, C.Y, begin)
+        words = steps, n, y, base(job, C.X, begin), room.table
+        odd = flat_backward(zero, words) if backward else flat(zero, words)
+        if apart and odd == 0:
+            bring_steps(zero, job, begin, -1 if backward else 1, 0, steps, y)
+        return odd
+
+    @njit(**OPTIONS)
+    def work_short(zero, job, room, together):
+        count, trusted = job.sequences, keep(zero, (job.steps, room.table, *coefficients(job)))
         for item in items(job):
-            first, last = item * many, min(count, (item + 1) * many)
-            together = last - first if job.axes < 2 and n <= PIECE else 1
-            for index in range(first, last, together):
+            end = min(count, (item + 1) * job.run)
+            for index in range(item * job.run, end, together):
+                some = min(together, end - index)
+                # vectors begin in the same steps, wherever items are cut
+                first = count - index - some if job.flags & C.BACKWARD else index
+                if trusted == 0 or run_short(zero, job, room, first, some) != 0:
+                    run_plain(zero, job, first, some)
+
+    @njit(**OPTIONS)
+    def work_long(zero, job, room, together):
+        n = job.steps
+        for item in items(job):
+            end = min(job.sequences, (item + 1) * job.run)
+            for index in range(item * job.run, end, together):
+                some = min(together, end - index)
                 for done in range(0, n, PIECE):
                     if done > 0 and stopping():
                         break
-                    run(zero, job, index, together, done, min(PIECE, n - done))
+                    if job.flags & C.APART:
+                        run_apart(zero, job, room.result, index, some, done, min(PIECE, n - done))
+                    else:
+                        run_some(zero, job, index, some, done, min(PIECE, n - done))
+
+    @njit(**OPTIONS)
+    def work(job, zero):
+        """Some sequences at a time, of no more steps than a PIECE, or a piece of one; vectors of those that lie end to
+        end begin in the same steps, however many these are."""
+        n, short, lanes = job.steps, job.flags & C.END_TO_END, lanes_of(zero, ())
+        together = PIECE // n
+        if short:
+            together = max(1, together // lanes) * lanes
+        elif job.axes > 1 or together == 0:
+            together = 1
+        table, size = n * size_of_factors(zero, ()) if short else 0, bytes_of_real(zero, ())
+        result = together * min(PIECE, n) * size if job.flags & C.APART else 0
+        room = allocate(ARRAYS(table=table, result=result))
+        if address_of(room) == 0:
+            return
+        if short:
+            work_short(zero, job, room, together)
+        else:
+            work_long(zero, job, room, together)
+        free_workspace(room)
 
     return runner(zero, c_function(work, f"tridiag_constant_work{order}", first=JOB))

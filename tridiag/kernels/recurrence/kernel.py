@@ -56,7 +56,7 @@ def parts(order: int, real: bool) -> Any:
     tasks = [scalar, rows, interleaved]
     if order == 1:
         add_up, find_values = (dispatch(library, [kind(loop) for loop in loops]) for kind in (Sum, Values))
-        tasks.append(in_blocks(made, add_up, in_lines(move, run, find_values)))
+        tasks.append(in_blocks(made, add_up, in_lines(library, move, run, find_values)))
         tasks.append(in_streams(made, library))
     prepare = c_function(reserve, f"tridiag_reserve{order}", first=JOB) if order == 1 else None
     return c_function(by_kind(tasks), f"tridiag_work{order}", first=JOB), prepare

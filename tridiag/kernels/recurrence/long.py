@@ -11,6 +11,7 @@ from numba.extending import overload
 from tridiag.kernels.access.operands import bytes_of_real, lanes_of
 from tridiag.kernels.access.sequences import TABLE
 from tridiag.kernels.jobs.words import recurrences as C
+from tridiag.kernels.recurrence.apart import bringing, first_of, step_of
 from tridiag.kernels.recurrence.loops import (
     room_of,
     scale,
@@ -18,11 +19,13 @@ from tridiag.kernels.recurrence.loops import (
 from tridiag.kernels.recurrence.order import Order, whole_entries
 from tridiag.kernels.runtime.system import sched_yield
 from tridiag.kernels.runtime.workspace import piece
+from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.interrupts import stopping
 from tridiag.kernels.simd.memory import fetch_add, flush, load, malloc, set_word, store
 from tridiag.kernels.simd.records import address_of
 from tridiag.kernels.simd.vector import LINE, OPTIONS
 
+PIECE = 1024  # bytes of a lane that are computed at a time where the result lies apart, a multiple of the lanes
 TRUSTED = 2.0**10  # products of coefficients up to this lose little to cancellation
 READY, CARRIED, PLACE = 0, 8, 16  # of a block: whether the state behind it is there, and that state; bytes
 
@@ -53,12 +56,19 @@ def _scaled_down(zero):
     return lambda zero: factor
 
 
-def in_lines(move: Any, run: Any, find_values: Any) -> Any:
+@njit(**OPTIONS)
+def scratch_size(zero, job):
+    """The bytes of a piece of the result for every lane, where it lies apart."""
+    return lanes_of(zero, ()) * PIECE if job.flags & C.APART else 0
+
+
+def in_lines(library: Library, move: Any, run: Any, find_values: Any) -> Any:
     """The values of chunks; of a large result whole cache lines go past the caches.
 
-    Where chunks begin does not depend on where cache lines do, so that neither does any bit of the result.
+    Where chunks begin does not depend on where cache lines do, so that neither does any bit of the result. One that
+    lies apart is copied a piece at a time.
     """
-    operands = 3
+    operands, scratch_at, bring = 3, -(-room_of(1).size() // LINE) * LINE, bringing(library)
 
     @njit(**OPTIONS)
     def move_on(zero, room, steps):
@@ -66,9 +76,30 @@ def in_lines(move: Any, run: Any, find_values: Any) -> Any:
             move(zero, (room.addresses.lanes + operand * TABLE, steps * room.step[operand]))
 
     @njit(**OPTIONS)
+    def run_apart(zero, job, room, count):
+        lanes, step, size = lanes_of(zero, ()), step_of(zero, job), bytes_of_real(zero, ())
+        along, target, table = room.step[C.Y], room.lanes[0], room.addresses.lanes
+        apart, most = room.lanes[1] - target, PIECE // size
+        begin = first_of(zero, job, address_of(room) + scratch_at, most)
+        room.step[C.Y] = step
+        for lane in range(lanes):
+            set_word(table + 8 * lane, begin + lane * PIECE)
+        for done in range(0, count, most):
+            if stopping():
+                break
+            some = min(most, count - done)
+            find_values(zero, job, room, some, 0)
+            bring(zero, lanes, some, (target + done * along, along, apart), (begin, step, PIECE))
+            for operand in range(1, operands):
+                move(zero, (table + operand * TABLE, some * room.step[operand]))
+
+    @njit(**OPTIONS)
     def run_lines(zero, job, room, count):
         """A multiple of the lanes."""
         lanes, size, y, step = lanes_of(zero, ()), bytes_of_real(zero, ()), room.lanes[0], room.step[C.Y]
+        if job.flags & C.APART:
+            run_apart(zero, job, room, count)
+            return
         if job.flags & C.LARGE == 0 or count < 3 * lanes or not whole_entries(zero, y, step):
             find_values(zero, job, room, count, 0)
             return
@@ -157,7 +188,7 @@ def in_blocks(made: Order, add_up: Any, run: Any) -> Any:
     @njit(**OPTIONS)
     def work(job, zero):
         """Blocks in the order in which they lie: the one before a block is done, or some thread is at work on it."""
-        room, blocks = allocate(types.int64(0)), job.blocks
+        room, blocks = allocate(scratch_size(zero, job)), job.blocks
         if address_of(room) == 0:
             return
         while not stopping():

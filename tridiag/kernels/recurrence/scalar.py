@@ -23,6 +23,7 @@ from tridiag.kernels.simd.vector import OPTIONS, Code
 EVENLY_SPACED = 6, 2, 1  # sequences at a time, as long as there are so many: as many as registers have room for
 FROM_MEMORY = 2, 1  # likewise, past the caches, where processors ask ahead for what is read in order
 ABREAST = 8, 4, 2, 1  # sequences at a time, as long as there are so many: none waits for its own products
+IN_ORDER = 2  # at most so many, past the caches
 
 
 class Plain(NamedTuple):
@@ -31,20 +32,26 @@ class Plain(NamedTuple):
     order: int
     started: bool  # from values before the first step; else the coefficients of these are not read
     transposed: bool  # products are carried on, so that no coefficient of another step is read
-    dense: bool = False  # the steps of every operand lie side by side, in the same direction
+    dense: bool = False  # the steps of the result, of x and of all coefficients lie side by side, in the same direction
+    constant: bool = False  # instead, coefficients are the same in all steps of all sequences
 
     @property
     def name(self) -> str:
         told = f"{'_started' * self.started}{'_transposed' * self.transposed}{'_dense' * self.dense}"
+        told += "_constant" * self.constant
         return f"plain{self.order}{told}"
 
     def write(self, code: Code, *words: Value) -> None:
-        """``words``: sequences, steps; of y, x, the coefficients and the values before: address, stride, distance."""
-        (count, n), operands = words[:2], [words[k : k + 3] for k in range(2, len(words), 3)]
+        """``words``: sequences, steps; of y, x, the coefficients and the values before: address, stride, distance.
+
+        Before all of these 1 where no more than IN_ORDER sequences are to be computed at a time, else 0.
+        """
+        (in_order, count, n), operands = words[:3], [words[k : k + 3] for k in range(3, len(words), 3)]
         if self.dense:
             size = code.size_of_real * code.parts
             forward = operands[C.Y][1] / size  # or backward: 1 or -1, of which a processor's addressing makes bytes
             operands = [(address, forward, apart) for address, _, apart in operands]
+        numbers = [number_at(code, at) for at, *_ in operands[C.A : C.A + self.order]] if self.constant else []
 
         def group(together: int) -> Any:
             def body(first: Value, state: Any) -> Any:
@@ -53,19 +60,23 @@ class Plain(NamedTuple):
                     for address, stride, apart in operands
                 ]
                 y, x, more = places[C.Y], places[C.X], places[C.A :]
-                self.sequences(code, n, y, x, more[: self.order], more[self.order :])
+                self.sequences(code, n, y, x, more[: self.order], more[self.order :], numbers)
                 return state
 
             return body
 
         done = code.integer(0)
-        for together in ABREAST if self.dense else (ABREAST[0], 1):
+        for together in ABREAST if self.dense and not self.constant else (ABREAST[0], IN_ORDER, 1):
             even = count / together * together
+            if together > IN_ORDER:
+                even = code.pick(in_order != 0, done, even)
             code.fori(done, even, group(together), step=together)
             done = even
 
-    def sequences(self, code: Code, n: Value, y: Any, x: Any, coefficients: Any, before: Any) -> None:
-        """Some side by side; each operand as addresses and strides."""
+    def sequences(
+        self, code: Code, n: Value, y: Any, x: Any, coefficients: Any, before: Any, numbers: list[Any]
+    ) -> None:
+        """Some side by side; each operand as addresses and strides; ``numbers``: of constant coefficients."""
         zero = code.integer(0)
 
         def at(place: Any, i: Value) -> Value:
@@ -78,7 +89,7 @@ class Plain(NamedTuple):
             def step(i: Value, state: Any) -> Any:
                 found = []
                 for k, carried in enumerate(state):
-                    factors = [take(a[k], i) for a in coefficients[:terms]]
+                    factors = numbers[:terms] or [take(a[k], i) for a in coefficients[:terms]]
                     value = take(x[k], i)
                     if self.transposed:
                         value = value + carried[0]
@@ -131,6 +142,11 @@ def one_after_another(made: Order, order: int, library: Library, real: bool) -> 
         dense_of(made, order),
     )
 
+    constant = [
+        library.add(loop.name, loop.write) for loop in (Plain(order, False, False, d, True) for d in (False, True))
+    ]
+    constant_scattered, constant_dense = constant
+    coefficients_are_constant, moves_alike = constant_of(made, order), made.stride
     abreast, lies_evenly = evenly_spaced(made, order, library, real)
 
     @njit(**OPTIONS)
@@ -139,12 +155,19 @@ def one_after_another(made: Order, order: int, library: Library, real: bool) -> 
         extent = count, steps
         words = extent + words_of(job, first, done)
         begun, turned = done > 0 or job.flags & C.STARTED != 0, job.flags & C.TRANSPOSED != 0
-        if not begun and not turned and lies_evenly(zero, job) and lies_densely(zero, job):
+        if not begun and not turned and coefficients_are_constant(zero, job):
+            given = (1 if job.flags & C.LARGE else 0, *words)
+            step = moves_alike(job, C.Y)
+            if step == moves_alike(job, C.X) and abs(step) == bytes_of_number(zero, ()):
+                constant_dense(zero, given)
+            else:
+                constant_scattered(zero, given)
+        elif not begun and not turned and lies_evenly(zero, job) and lies_densely(zero, job):
             abreast(zero, words, job.flags)
         elif lies_densely(zero, job):
-            dense(zero, begun, turned, words)
+            dense(zero, begun, turned, (1 if job.flags & C.LARGE else 0, *words))
         else:
-            scattered(zero, begun, turned, words)
+            scattered(zero, begun, turned, (1 if job.flags & C.LARGE else 0, *words))
 
     @njit(**OPTIONS)
     def run_all(zero, job, first, count):
@@ -207,6 +230,20 @@ def dense_of(made: Order, order: int) -> Any:
         return abs(stride(job, C.Y)) == bytes_of_number(zero, ())
 
     return lies_densely
+
+
+def constant_of(made: Order, order: int) -> Any:
+    """Whether all coefficients are the same in all steps of all sequences along the first axis."""
+    stride, steps = made.stride, C.TABLE + 2 * C.operands(order) + 1
+
+    @njit(**OPTIONS)
+    def constant(zero, job):
+        for operand in range(C.A, C.A + order):
+            if stride(job, operand) != 0 or (job.axes == 1 and field(job, steps + operand) != 0):
+                return False
+        return True
+
+    return constant
 
 
 def evenly_spaced(made: Order, order: int, library: Library, real: bool) -> Any:

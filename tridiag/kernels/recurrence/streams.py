@@ -14,12 +14,17 @@ from typing import Any, NamedTuple
 from numba import njit
 
 from tridiag.kernels.access.moves import first_lanes, same_in_all
+from tridiag.kernels.access.operands import bytes_of_real
 from tridiag.kernels.jobs.words import recurrences as C
+from tridiag.kernels.recurrence.apart import bringing_steps, first_of, step_of
 from tridiag.kernels.recurrence.constant import LARGEST, Steps
 from tridiag.kernels.recurrence.order import Order
 from tridiag.kernels.runtime.work_items import items
+from tridiag.kernels.runtime.workspace import allocate_workspace, free_workspace
 from tridiag.kernels.simd.functions import Library
-from tridiag.kernels.simd.periods import lanes_of, moved, positions, step_of
+from tridiag.kernels.simd.interrupts import PIECE, stopping
+from tridiag.kernels.simd.periods import lanes_of, moved, positions
+from tridiag.kernels.simd.periods import step_of as step_in_period
 from tridiag.kernels.simd.processor import bytes_of_register
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import LINE, OPTIONS, Code
@@ -113,10 +118,14 @@ class Stream(NamedTuple):
         return f"stream{'_transposed' * self.transposed}{'_backward' * self.backward}"
 
     def write(self, code: Code, *words: Value) -> None:
-        """``words``: steps in all, and of a sequence; the addresses of y, x and a."""
-        count, n, y, x, a = words
+        """``words``: steps, and those of a sequence; the addresses of y, x and a in the first one.
+
+        Behind these how many steps of the first sequence are done, and where the value before its next step lies, of
+        whichever sequence; or 0, where there is none.
+        """
+        count, n, y, x, a, done, latest = words
         memory, turn, behind = Steps(1, self.backward), lanes_of(code, n, code.lanes), seconds(code, n / MOST_STEPS)
-        step = step_of(code, turn)
+        step, none = step_in_period(code, turn), code.real_zero()
 
         def vector(i: Value, state: Any, used: Value | None = None) -> Any:
             before, position, last = state
@@ -129,7 +138,10 @@ class Stream(NamedTuple):
             return before, moved(code, position, step, turn), factors
 
         whole = count / code.lanes * code.lanes
-        start = code.real_zero(), positions(code, code.integer(0), turn), code.real_zero()
+        size = -code.size_of_real if self.backward else code.size_of_real
+        begun = code.pick(latest != 0, code.integer(1), code.integer(0))
+        before, last = code.fori(0, begun, lambda *_: (code.spread(latest), code.spread(a - size)), (none, none))
+        start = before, positions(code, done, turn), last
         state = code.fori(0, whole, vector, start, step=code.lanes)
         some, left = first_lanes(code, count - whole), code.pick(count > whole, whole + 1, whole)
         code.fori(whole, left, lambda i, state: vector(i, state, some), state)
@@ -141,21 +153,51 @@ def in_streams(made: Order, library: Library) -> Any:
     loops = [Stream(transposed, backward) for transposed in (False, True) for backward in (False, True)]
     forward, backward, transposed, both = (library.add(loop.name, loop.write) for loop in loops)
 
+    bring_steps = bringing_steps(library, 1)
+
+    @njit(**OPTIONS)
+    def run(zero, flags, words):
+        if flags & C.BACKWARD:
+            if flags & C.TRANSPOSED:
+                both(zero, words)
+            else:
+                backward(zero, words)
+        elif flags & C.TRANSPOSED:
+            transposed(zero, words)
+        else:
+            forward(zero, words)
+
+    @njit(**OPTIONS)
+    def run_apart(zero, job, first, count, room):
+        """``count`` steps from sequence ``first`` on, by way of scratch memory."""
+        n, turn, step = job.steps, -1 if job.flags & C.BACKWARD else 1, step_of(zero, job)
+        begin = first_of(zero, job, room, min(PIECE, job.run * n))
+        for done in range(0, count, PIECE):
+            if done > 0 and stopping():
+                break
+            some, part = min(PIECE, count - done), done % n
+            x, a = base(job, C.X, first) + done * step, base(job, C.A, first) + done * step
+            latest = begin + (PIECE - 1) * step if done > 0 else 0
+            run(zero, job.flags, (some, n, begin, x, a, part, latest))
+            bring_steps(zero, job, first + done // n * turn, turn, part, some, begin)
+
     @njit(**OPTIONS)
     def work(job, zero):
         many, count, n = job.run, job.sequences, job.steps
+        room = 0
+        if job.flags & C.APART:
+            room = allocate_workspace(min(PIECE, many * n) * bytes_of_real(zero, ()))
+            if room == 0:
+                return
         for item in items(job):
             first, last = item * many, min(count, (item + 1) * many)
             begin = last - 1 if job.flags & C.BACKWARD else first
-            words = (last - first) * n, n, base(job, C.Y, begin), base(job, C.X, begin), base(job, C.A, begin)
-            if job.flags & C.BACKWARD:
-                if job.flags & C.TRANSPOSED:
-                    both(zero, words)
-                else:
-                    backward(zero, words)
-            elif job.flags & C.TRANSPOSED:
-                transposed(zero, words)
+            if room != 0:
+                run_apart(zero, job, begin, (last - first) * n, room)
             else:
-                forward(zero, words)
+                words = (last - first) * n, n, base(job, C.Y, begin), base(job, C.X, begin), base(job, C.A, begin), 0, 0
+                run(zero, job.flags, words)
+        if room != 0:
+            free_workspace(room)
 
     return work

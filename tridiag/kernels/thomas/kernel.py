@@ -22,6 +22,7 @@ from tridiag.kernels.simd.records import RecordAt, address_of, at
 from tridiag.kernels.simd.vector import ONCE, OPTIONS
 from tridiag.kernels.thomas.both_ends import BOTH_ENDS, SUBSTITUTE_ENDS
 from tridiag.kernels.thomas.deferred import CATCH_UP, some_wait
+from tridiag.kernels.thomas.gathered import solve_gathered
 from tridiag.kernels.thomas.interleaved import EXCHANGED_INTERLEAVED, SOLVE_INTERLEAVED, extent
 from tridiag.kernels.thomas.multiple_rhs import factor_few_matrices, solve_few_matrices, solve_multiple_rhs
 from tridiag.kernels.thomas.one_vector import SOLVE_GROUP
@@ -75,6 +76,14 @@ def none_short(zero, job, worker, first, last, solve_one):
 
 
 @njit(**ONCE)
+def solve_few_rows(zero, job, worker, first, last, solve_one):
+    """Some systems from ``first`` on of few rows that lie end to end or evenly spaced: how many; 0, they do not."""
+    if job.flags & J.GATHERED:
+        return solve_gathered(zero, job, worker, first, last, solve_one)
+    return solve_short(zero, job, worker, first, last, solve_one)
+
+
+@njit(**ONCE)
 def work_tiles(job, zero, solve_one, solve_many_interleaved, solve_some):
     """Claim items until none is left, with these functions for groups; called by every thread of a job."""
     worker = allocate_workspace(zero, job)
@@ -108,7 +117,7 @@ def work_tiles(job, zero, solve_one, solve_many_interleaved, solve_some):
 @njit(**OPTIONS)
 def work_rows(job, zero):
     """Systems with a matrix and one right side each, none of them side by side."""
-    work_tiles(job, zero, SOLVE_GROUP, solve_nothing, solve_short)
+    work_tiles(job, zero, SOLVE_GROUP, solve_nothing, solve_few_rows)
 
 
 @njit(**OPTIONS)
@@ -134,7 +143,7 @@ def work_multiple_rhs(job, zero):
     for item in items(job):
         run, k0, k1 = part_of_item(job, item)
         begin = run * tiles
-        begin += solve_short_own(zero, job, begin * width, min(matrices, (run + 1) * tiles * width)) // width
+        begin += solve_short_own(zero, job, worker, begin * width, min(matrices, (run + 1) * tiles * width)) // width
         for tile in range(begin, (run + 1) * tiles):
             first = tile * width
             if first >= matrices:

@@ -1,4 +1,7 @@
-"""Short right sides that lie end to end, from factors: many of one matrix, or one of each of many matrices."""
+"""Short right sides from factors: many of one matrix that lie end to end, or one of each of many matrices.
+
+Those of many matrices may lie anywhere, evenly spaced: they are gathered into rows of lanes, some at a time.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,8 @@ from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import OPTIONS, Code
 from tridiag.kernels.thomas.factored import above_at, pairs_at
 from tridiag.kernels.thomas.factored_loops import factors
+from tridiag.kernels.thomas.gathered import gather_rows, scatter_rows
+from tridiag.kernels.thomas.workspace import PITCH
 
 
 class ShortSides(NamedTuple):
@@ -47,6 +52,16 @@ class OwnSides(NamedTuple):
 
     n: int
 
+    def place(self, code: Code, k: Value) -> Value:
+        """How many bytes right side k lies behind the first."""
+        return k * (self.n * code.size_of_real)
+
+    def rows(self, code: Code, address: Value) -> list[Value]:
+        return rows_from(code, address, self.n)
+
+    def put(self, code: Code, address: Value, rows: list[Value]) -> None:
+        rows_to(code, address, rows)
+
     def write(self, code: Code, *words: Value) -> None:
         """``words``: the factors of the first group, the addresses of d and x, how many right sides, whole groups."""
         if code.parts != 1:
@@ -55,13 +70,29 @@ class OwnSides(NamedTuple):
         n = self.n
 
         def group(k: Value, place: Value) -> Value:
-            at = k * (n * code.size_of_real)
+            at = self.place(code, k)
             entries = [code.load(place + i * code.row) for i in range(3 * n)]
             slopes, inverses, above = entries[0 : 2 * n : 2], entries[1 : 2 * n : 2], entries[: 2 * n - 1 : -1]
-            rows_to(code, x + at, substituted(code, rows_from(code, d + at, n), slopes, inverses, above))
+            self.put(code, x + at, substituted(code, self.rows(code, d + at), slopes, inverses, above))
             return place + 3 * n * code.row
 
         code.fori(0, count, group, first, step=code.lanes)
+
+
+class GatheredSides(OwnSides):
+    """The same in rows of lanes, as `gathered` has them."""
+
+    __slots__ = ()
+
+    def place(self, code: Code, k: Value) -> Value:
+        return k * code.size_of_real
+
+    def rows(self, code: Code, address: Value) -> list[Value]:
+        return [code.load(address + i * PITCH) for i in range(self.n)]
+
+    def put(self, code: Code, address: Value, rows: list[Value]) -> None:
+        for i, row in enumerate(rows):
+            code.store(address + i * PITCH, row)
 
 
 def substituted(code: Code, d: list[Value], slopes: Any, inverses: Any, above: Any) -> list[Value]:
@@ -75,9 +106,10 @@ def substituted(code: Code, d: list[Value], slopes: Any, inverses: Any, above: A
 
 
 LOOPS = Library("short_sides")
-FEWEST, MOST = 2, 7  # rows: with more of them it takes as long as a group of lanes at a time
+FEWEST, MOST = J.FEWEST_ROWS, J.MOST_ROWS  # with more of them it takes as long as a group of lanes at a time
 OF_ONE_MATRIX = by_number([LOOPS.add(f"of_{n}", ShortSides(n).write) for n in range(FEWEST, MOST + 1)], FEWEST)
 OF_MANY = by_number([LOOPS.add(f"own_{n}", OwnSides(n).write) for n in range(FEWEST, MOST + 1)], FEWEST)
+GATHERED = by_number([LOOPS.add(f"gathered_{n}", GatheredSides(n).write) for n in range(FEWEST, MOST + 1)], FEWEST)
 
 
 @njit(**OPTIONS)
@@ -91,21 +123,36 @@ def are_end_to_end(zero, job, axis):
 
 
 @njit(**OPTIONS)
-def solve_short_own(zero, job, first, last):
+def solve_short_own(zero, job, worker, first, last):
     """Whole groups of systems first <= k < last from their factors, which are certified: how many; 0, no such ones."""
     n, lanes, flags = job.rows, lanes_of(zero, ()), job.flags
     if n < FEWEST or n > MOST or flags & (J.FACTORED | J.TRANSPOSE) != J.FACTORED:
         return 0
-    if job.right_sides != 1 or job.matrix_axes != 1 or not are_end_to_end(zero, job, J.AXES):
+    if job.right_sides != 1 or job.matrix_axes != 1 or parts_of(zero, ()) != 1 or job.flags & J.MASKED:
         return 0
     count = (last - first) // lanes * lanes
     for k in range(first, first + count):
         if load(job.certificates + k, types.uint8(0)) == J.UNCERTIFIED:
             return 0
+    if not are_end_to_end(zero, job, J.AXES):
+        gather_sides(zero, job, worker, first, count)
+        return count
     at, factors = first * n * bytes_of_real(zero, ()), job.factors + first // lanes * n * 3 * bytes_of_row(zero, ())
     words = factors, job.pointers[D_] + at, job.pointers[X_] + at, count
     OF_MANY(zero, n, words)
     return count
+
+
+@njit(**OPTIONS)
+def gather_sides(zero, job, worker, first, count):
+    """So many systems, whole groups of them, from their factors, which are certified: some at a time."""
+    n, lanes, size = job.rows, lanes_of(zero, ()), bytes_of_real(zero, ())
+    group, d, x = n * 3 * bytes_of_row(zero, ()), worker.short_spare, worker.short_spare + MOST * PITCH
+    for k in range(first, first + count, PITCH // size):
+        some = min(PITCH // size, first + count - k)
+        gather_rows(zero, job, D_, k, some, d)
+        GATHERED(zero, n, (job.factors + k // lanes * group, d, x, some))
+        scatter_rows(zero, job, X_, k, some, x)
 
 
 @njit(**OPTIONS)

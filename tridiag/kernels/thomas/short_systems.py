@@ -186,7 +186,7 @@ def solved(code: Code, rows: list[Row]) -> tuple[list[Any], Value]:
         last, kept = last.down(code, every, c if k else code.zero(), b, a, d)
         below.append(kept)
     a, b, c, d = rows[top]
-    middle, sure = join(code, first, last, (a, b, c if bottom else code.zero(), d))
+    middle, sure = join(code, first, last, (a if top else code.zero(), b, c if bottom else code.zero(), d))
     head, tail = [middle], [middle]
     for kept in reversed(above):
         head.append(Thomas.up(kept, head[-1]))
@@ -235,7 +235,7 @@ def solve_short(zero, job, worker, first, last, solve_one):
     if count == 0:
         bands = copied(zero, job, worker, first, last - first)
         THROUGH(zero, n, (*bands[:4], variable(1), kept, good, bands[4]))
-        settle(zero, job, worker, first, last - first, bands[4], kept, good, solve_one)
+        settle(zero, job, worker, first, last - first, bands[4], kept, good, solve_one, UP)
         for lane in range(last - first):
             if word(good) >> lane & 1:
                 COPY(zero, (bands[4] + lane * step, x + lane * step, n * parts_of(zero, ())))
@@ -243,13 +243,16 @@ def solve_short(zero, job, worker, first, last, solve_one):
     bands = job.pointers[A_] + at, job.pointers[B_] + at, job.pointers[C_] + at, job.pointers[D_] + at
     THROUGH(zero, n, (*bands, count, kept, good, x))
     for k in range(0, count, lanes):
-        settle(zero, job, worker, first + k, lanes, x + k * step, kept + k * step, good + k // lanes * 8, solve_one)
+        settle(zero, job, worker, first + k, lanes, x + k * step, kept + k * step, good + k // lanes * 8, solve_one, UP)
     return count
 
 
 @njit(**ONCE)
-def settle(zero, job, worker, first, used, x, kept, good, solve_one):
-    """A group, some lanes of which have no certificate, as others are solved; x of those that have one to ``x``."""
+def settle(zero, job, worker, first, used, x, kept, good, solve_one, up):
+    """A group, some lanes of which have no certificate, as others are solved; x of those that have one to ``x``.
+
+    ``up``: what writes it there.
+    """
     lanes, fine = lanes_of(zero, ()), word(good)
     if fine == (1 << lanes) - 1:
         return
@@ -258,7 +261,7 @@ def settle(zero, job, worker, first, used, x, kept, good, solve_one):
     take_back(worker.unsolved, unsolved, first, fine)
     take_back(worker.unrefined, unrefined, first, fine)
     if fine != 0:
-        UP(zero, job.rows, (x, variable(1), kept, good))
+        up(zero, job.rows, (x, variable(1), kept, good))
     CATCH_UP(zero, (job, worker, lanes))  # there is room for those of one group to wait
 
 

@@ -20,6 +20,7 @@ from tridiag.kernels.thomas.sweeps import CARRIED, CARRIED_PIVOTED, KEPT, ROWS_P
 
 BLOCK = 64  # rows eliminated at a time
 AT_ONCE = 1024  # unknowns of systems of few rows, end to end
+PITCH = 1024  # bytes of a row of systems that are gathered at a time
 SPARE = J.MOST_ROWS * LINE  # bytes of an operand of a vector of them
 STEPS = Steps("thomas_steps")
 VERIFIED = 8  # groups side by side whose pivot rows are kept at a time, beside their bands and those of the next
@@ -35,7 +36,8 @@ class ThomasWorkspace(Workspace):
     plain elimination, before whose first row, row ``low``, lies one of zeros; or a pivot row.
     ``carry``: what a sweep goes on with where it was left.
     ``short``: x of systems of few rows that are sorted in registers; ``short_good``: a word with the certified lanes of
-    each of their groups; ``short_spare``: a, b, c, d and x of those that fill no vector.
+    each of their groups; ``short_spare``: a, b, c, d and x of those that fill no vector, or of
+    systems that are gathered.
     """
 
     bindings, mask, buffer, carry, good, kept, tile, status, errors = (Word() for _ in range(9))
@@ -99,6 +101,11 @@ def allocate_groups(zero, job, groups, kept, uncertified):
     if job.flags & J.END_TO_END != 0:
         short, short_good = AT_ONCE // lanes * row, aligned(8 * (AT_ONCE // lanes // J.FEWEST_ROWS))
         spare = 5 * SPARE
+    elif job.flags & J.GATHERED != 0:
+        short, short_good = J.MOST_GATHERED * PITCH, aligned(8 * (PITCH // LINE))
+        spare = 5 * J.MOST_GATHERED * PITCH
+    elif job.flags & J.FACTORED != 0 and n <= J.MOST_ROWS:
+        spare = 2 * J.MOST_ROWS * PITCH
     arrays = ARRAYS(
         bindings=bindings,
         mask=mask,

@@ -39,6 +39,7 @@ STARTED, TRANSPOSED, BACKWARD = 1, 2, 4
 LARGE = 8  # the result is larger than the caches, past which it is written
 FAR = 16  # the operands do not fit in the second level: they are asked for ahead of use
 END_TO_END = 32  # with constant coefficients: sequences are read as one, which begins in memory where another ends
+APART = 64  # steps are joined as those of a contiguous result, in scratch memory, and copied to where the result lies
 WRITTEN_OUT = 8  # the rows of the largest matrices whose products are written out, and no loop
 MANY, FEWEST, MOST = 32, 2, 4  # sequences, at least two vectors, and steps of those that are sorted in registers
 NARROW = 64  # bytes: matrices with shorter rows lie in a few vectors, which takes less than to bring them into lanes

@@ -37,6 +37,7 @@ ADJOINT = 256  # for the kernel of `tridiag.kernels.thomas.adjoint`
 LINED, LARGE = 64, 128  # all rows of x begin at the same place of a cache line; x is larger than the caches
 SIDE_BY_SIDE, END_TO_END = 1024, 2048  # so systems lie in memory; the former with ``abreast``, the latter of few rows
 FEWEST_ROWS, MOST_ROWS = 2, 7  # of real numbers that are sorted in registers where systems lie end to end
+GATHERED, MOST_GATHERED = 4096, 8  # systems of so few rows lie evenly spaced, each operand in a way of its own
 LARGE_GRADIENTS = 512  # in place of LARGE, where x is read again and the gradients of a, b and c are not
 PLAIN, PIVOTED, AUTO = 0, 1, 2
 CERTIFIED, UNCERTIFIED = 0, 1  # of a system: certified; to be eliminated again, see `tridiag.kernels.thomas.refine`
