@@ -565,6 +565,15 @@ def test_elementwise_work_before_and_behind_is_in_the_same_task() -> None:
     assert tasks(y) <= 2 * 3
 
 
+@pytest.mark.parametrize("rows", [20, 2000])
+def test_work_behind_a_cut_is_in_the_task_of_the_result(rows: int, memory: Any) -> None:
+    """No task more for it, and none that only renames."""
+    d = da.zeros((6, rows), chunks=(3, rows // 4))
+    x = tridiag.solve(1.0, 4.0, 1.0, d)
+    (alone,), (behind,) = dask.optimize(x), dask.optimize(2 * x + 1)
+    assert tasks(behind) == tasks(alone)
+
+
 def test_results_keep_no_right_sides() -> None:
     """Where tasks share their memory a result needs what settles it alone, which has no arguments."""
     for length in (10, 1000):

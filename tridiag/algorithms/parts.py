@@ -346,7 +346,10 @@ def couplings(ops: Any, form: Form, bands: Bands, chunks: Chunks) -> tuple[Array
 
 def rows_of(ops: Any, x: Array, rows: list[int], axis: int) -> Array:
     """Some rows of an array, which may be constant along the axis."""
-    return ops.stretch(x, len(rows), axis) if x.shape[axis] == 1 else ops.take(x, rows, axis)
+    if x.shape[axis] == 1:
+        return ops.stretch(x, len(rows), axis)
+    together = rows == [*range(rows[0], rows[0] + len(rows))]
+    return ops.slice(x, slice(rows[0], rows[-1] + 1), axis) if together else ops.take(x, rows, axis)
 
 
 def last_rows(ops: Any, form: Form, bands: Bands, d: Array, count: int) -> tuple[Bands, Array]:

@@ -39,26 +39,30 @@ class Alone(NamedTuple):
     def solve(self, *values: Any) -> Solved:
         """A task: the solution as if nothing lay before and behind the chunk."""
         x = self.systems.solve(self.systems.given(values), self.systems.axis)
-        return Solved(x, values)
+        return Solved(x, values, self.ends(x, values, WIDTHS[0], copied=True) if self.systems.shared else None)
 
-    def ends(self, solved: Solved, reach: int | None = None) -> Ends:
-        """A task: what mending the cuts beside a chunk may take, of rows that may be solved again and those beside."""
-        axis = self.systems.axis
-        count = (self.reach(solved.x.shape[axis]) if reach is None else reach) + BESIDE
-        found: Ends = {"x": (first(solved.x, count, axis), last(solved.x, count, axis))}
-        for name, x in self.systems.given(solved.values).items():
-            if self.moves(name):
-                x = full(x, axis, self.systems.rank)
-                found[name] = first(x, count, axis), last(x, count, axis)
-            else:
-                found[name] = x, x
+    def ends(self, x: Array, values: Sequence[Any], reach: int, copied: bool = False) -> Ends:
+        """Rows at both ends that may be solved again, and those beside them; ``copied`` while caches have them."""
+        axis, rank, count = self.systems.axis, self.systems.rank, reach + BESIDE
+        found: Ends = {}
+        for name, rows in {**self.systems.given(values), "x": x}.items():
+            if not self.moves(name):
+                found[name] = rows, rows
+                continue
+            whole = full(rows, axis, rank)
+            pair = first(whole, count, axis), last(whole, count, axis)
+            found[name] = (pair[0].copy(), pair[1].copy()) if copied else pair
         return found
+
+    def all_ends(self, solved: Solved) -> Ends:
+        """The same of as many rows as may be solved again."""
+        return self.ends(solved.x, solved.values, self.reach(solved.x.shape[self.systems.axis]))
 
     def told(self, solved: Solved) -> Ends:
         """A task: the same for another worker: no more rows than couplings decay in."""
         reach = self.reach(solved.x.shape[self.systems.axis])
         enough = (width for width in WIDTHS if width < reach and self.decay(solved.values, width))
-        return self.ends(solved, next(enough, reach))
+        return self.ends(solved.x, solved.values, next(enough, reach))
 
     def decay(self, values: Sequence[Any], width: int) -> bool:
         """Whether so many rows at either end separate what lies before and behind, in all systems but a few.
@@ -75,29 +79,28 @@ class Alone(NamedTuple):
                 ratio /= 1 + np.sqrt(1 - ratio * ratio)
             left = ratio.prod(axis) ** (width // ratio.shape[axis])
             failed = failed | (left > np.finfo(ratio.dtype).eps)  # NaN is not: no number of rows would help
-        return bool(np.count_nonzero(failed) * FEW <= failed.size)
+        return few(int(np.count_nonzero(failed)), failed.size)
 
     def reach(self, rows: int) -> int:
         """How many rows may be solved again at either end of a chunk."""
         return min(WIDTHS[-1], rows // 4)
 
-    def mend(self, ends: Sequence[Ends]) -> Verdict:
+    def mend(self, ends: Sequence[Ends], widths: Sequence[int] = WIDTHS) -> Verdict:
         """A task: the rows around the cuts between chunks, and the systems that this has not solved."""
         pairs = list(itertools.pairwise(ends)) + ([(ends[-1], ends[0])] if self.periodic else [])
         if not pairs:
             return Verdict(None)
         reach = min(x.shape[self.systems.axis] for chunk in ends for x in chunk["x"]) - BESIDE
-        found: list[tuple[int, Verdict]] = []
+        found: list[Verdict] = []
         with np.errstate(all="ignore"):
-            for width in WIDTHS:
+            for width in widths:
                 if width > reach:
                     break
                 x, good = self.around([self.window(pair, width) for pair in pairs])
-                failed = int(good.size - np.count_nonzero(good))
-                found.append((failed, Verdict(~good if failed else None, x)))
-                if failed * FEW <= good.size:
+                found.append(Verdict(None if good.all() else ~good, x))
+                if few(found[-1].failed, good.size):
                     break
-        return min(found, key=lambda one: one[0])[1]
+        return min(found, key=lambda one: one.failed)
 
     def window(self, pair: tuple[Ends, Ends], width: int) -> dict[str, tuple[Any, Any]]:
         """The rows before a cut and those behind it, of what changes along the axis."""
@@ -123,8 +126,13 @@ class Alone(NamedTuple):
         d[along(axis, at(0))] -= times(x[along(axis, at(BESIDE - 1))], self.before(rows, BESIDE))
         d[along(axis, at(-1))] -= times(x[along(axis, at(end))], self.behind(rows, end - 1))
         z[...] = self.systems.solve(given, axis)
-        good = self.fit(rows, x, BESIDE - 1) & self.fit(rows, x, end - 1)
-        return z, good.all(axis=(0, axis))
+        beside = {name: self.beside(x) if self.moves(name) else x for name, x in rows.items()}
+        return z, self.fit(beside, self.beside(x)).all(axis=(0, axis))
+
+    def beside(self, x: Array) -> Array:
+        """The rows before those around cuts that are solved again, with two of these, and those behind them."""
+        axis = self.systems.axis + 1
+        return np.concatenate([first(x, 2 * BESIDE, axis), last(x, 2 * BESIDE, axis)])
 
     def stacked(self, name: str, pairs: Sequence[tuple[Any, Any]]) -> Any:
         """The rows of an argument around all cuts, which lie along a new first axis."""
@@ -152,9 +160,9 @@ class Alone(NamedTuple):
         """What couples row i to the one behind."""
         return self.some("a", rows["a"], at(i + 1)) if self.systems.transpose else self.some("c", rows["c"], at(i))
 
-    def fit(self, rows: Mapping[str, Any], x: Array, i: int) -> Array:
-        """Whether rows i and i + 1 have residuals that are rounding."""
-        axis, two = self.systems.axis + 1, slice(i, i + 2)
+    def fit(self, rows: Mapping[str, Any], x: Array) -> Array:
+        """Whether the two rows in the middle have residuals that are rounding."""
+        axis, i, two = self.systems.axis + 1, BESIDE - 1, slice(BESIDE - 1, BESIDE + 1)
         middle = x[along(axis, two)]
         form = Form(middle.shape, middle.shape, axis, periodic=True, transpose=self.systems.transpose)
         a, b, c, d = (self.entries(name, rows[name], two, x) for name in "abcd")
@@ -174,7 +182,11 @@ class Alone(NamedTuple):
 
     def settle(self, first: Place, solved: Sequence[Solved]) -> Settled:
         """A task: what has to be known of other chunks before the result is."""
-        return self.systems.settle(first, self.mend([self.ends(chunk) for chunk in solved]), solved)
+        verdict = self.mend([chunk.ends for chunk in solved], WIDTHS[:1])
+        if verdict.unsolved is not None and not few(verdict.failed, verdict.unsolved.size):
+            more = self.mend([self.all_ends(chunk) for chunk in solved], WIDTHS[1:])
+            verdict = min(verdict, more, key=lambda one: one.failed)
+        return self.systems.settle(first, verdict, solved)
 
     def result(self, k: int, count: int, settled: Settled, solved: Solved | None = None) -> Array:
         """A task: the solution in one of so many chunks."""
@@ -188,6 +200,11 @@ class Alone(NamedTuple):
             if k < count - 1 or self.periodic:
                 x[along(axis, slice(-width, None))] = around[k][along(axis, before)]
         return self.systems.put(settled, k, x)
+
+
+def few(failed: int, systems: int) -> bool:
+    """Whether so few systems fail that no more rows are solved again for them."""
+    return failed * FEW <= systems
 
 
 def along(axis: int, rows: slice) -> Place | tuple[slice, ...]:

@@ -13,7 +13,9 @@ import dask.config
 import numpy as np
 from dask.array.core import unify_chunks
 from dask.base import get_scheduler, tokenize
+from dask.blockwise import blockwise
 from dask.highlevelgraph import HighLevelGraph
+from dask.layers import ArrayBlockIdDep, ArrayChunkShapeDep
 
 from tridiag.calls.checks import check_axis
 from tridiag.calls.plan import NO_MASK, UNASKED, Plan, make_plan
@@ -21,6 +23,7 @@ from tridiag.calls.sequences import make_recurrence_plan
 from tridiag.libraries.arrays import owner, taking
 
 Chunks = tuple[tuple[int, ...], ...]
+Steps = dict[str, dict[Any, Any]]  # the tasks of a graph, by the names of what they make
 SHARED = ("threads", "threading", "synchronous", "sync", "single-threaded")  # schedulers by their names in Dask
 Place = tuple[int, ...]  # which axes of the result the axes of an argument are
 
@@ -104,6 +107,33 @@ class Operands(NamedTuple):
         layers = HighLevelGraph.from_collections(name, graph, dependencies=self.lazy())
         meta = np.empty((0,) * len(self.chunks), self.plan.out_dtype)
         return da.Array(layers, name, self.chunks, meta=meta)
+
+    def made_of(self, name: str, steps: Steps, settled: str, more: Sequence[str], function: Any) -> Any:
+        """The array of the blocks ``function(number, shape, settled, *more)``, each made by one task with what follows.
+
+        ``steps``: the tasks of each name, in an order in which those of one need none of later ones. ``settled`` is a
+        name of one value for each chunk of the batch, and ``more`` are names of one for each block.
+        """
+        index, counts = tuple(range(len(self.chunks))), tuple(map(len, self.chunks))
+        axes = {settled: self.batch, **dict.fromkeys(more, index)}
+        needed = {layer for x in self.lazy() for layer in x.__dask_layers__()}
+        known = HighLevelGraph.merge(*(x.__dask_graph__() for x in self.lazy()))
+        layers, dependencies = dict(known.layers), dict(known.dependencies)
+        for step, tasks in steps.items():
+            nothing = dict.fromkeys(self.keys(step, axes[step])) if step in axes else {}
+            layers[step], dependencies[step] = {**nothing, **tasks}, {*needed}
+            needed.add(step)
+        pairs = [x for some in axes.items() for x in some]
+        numblocks = {some: tuple(counts[k] for k in places) for some, places in axes.items()}
+        blocks = ArrayBlockIdDep(self.chunks), index, ArrayChunkShapeDep(self.chunks), index
+        layers[name] = blockwise(function, name, index, *blocks, *pairs, numblocks=numblocks)
+        dependencies[name] = {*axes}
+        graph = HighLevelGraph(layers, dependencies)
+        return da.Array(graph, name, self.chunks, meta=np.empty((0,) * len(index), self.plan.out_dtype))
+
+    def keys(self, name: str, axes: Place) -> list[Any]:
+        """The keys of what is numbered by the chunks along some axes."""
+        return [(name, *place) for place in itertools.product(*(range(len(self.chunks[k])) for k in axes))]
 
     def lazy(self) -> list[Any]:
         """The Dask arrays among the arguments."""

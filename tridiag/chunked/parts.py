@@ -100,8 +100,8 @@ class Chunk(NamedTuple):
         """A task: what has to be known of other chunks before the result is."""
         return self.systems.settle(first, verdict(joined, [self.late(chunk, joined) for chunk in solved]), solved)
 
-    def result(self, k: int, settled: Settled, solved: Solved | None = None) -> Array:
-        """A task: the solution, with that of the systems that were solved whole."""
+    def result(self, k: int, count: int, settled: Settled, solved: Solved | None = None) -> Array:
+        """A task: the solution in one of so many chunks, with that of the systems that were solved whole."""
         return self.systems.put(settled, k, solved.x if solved else settled.chunks[k])
 
 

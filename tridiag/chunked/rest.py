@@ -17,10 +17,14 @@ Rows = dict[str, Any]
 
 
 class Solved(NamedTuple):
-    """A chunk that is solved but for some systems, and the arguments that these may need again."""
+    """A chunk that is solved but for some systems, and the arguments that these may need again.
+
+    ``ends``: copies of its first and its last rows, where these are what is needed at first.
+    """
 
     x: Array
     values: tuple[Any, ...]
+    ends: Any = None
 
 
 class Verdict(NamedTuple):
@@ -28,6 +32,11 @@ class Verdict(NamedTuple):
 
     unsolved: Array | None  # those that are to be solved whole; None: there are none
     around: Array | None = None  # (cuts, *batch): rows that are solved again, those before each cut and those behind it
+
+    @property
+    def failed(self) -> int:
+        """How many are to be solved whole."""
+        return 0 if self.unsolved is None else int(np.count_nonzero(self.unsolved))
 
 
 class Settled(NamedTuple):

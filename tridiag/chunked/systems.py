@@ -10,14 +10,28 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tridiag.calls.checks import check_check
 from tridiag.chunked import cuts, parts, whole
-from tridiag.chunked.operands import Operands, Place, of_system, refuse_targets, share_memory, starts, widened
-from tridiag.chunked.rest import Systems
+from tridiag.chunked.operands import (
+    Operands,
+    Place,
+    Steps,
+    of_system,
+    refuse_targets,
+    share_memory,
+    starts,
+    widened,
+)
+from tridiag.chunked.rest import Settled, Solved, Systems
 from tridiag.chunked.rows import neighbours
 from tridiag.chunked.whole import Verb
 from tridiag.errors import BackendError
 from tridiag.libraries.arrays import working_dtype
+
+# what tasks make, in an order in which none needs a later one
+STEPS = "alone", "ends", "reduce", "join", "finish", "late", "verdict", "rows", "settle"
 
 
 def solve(
@@ -49,17 +63,41 @@ def solve(
 
 def of_cut_systems(verb: Verb, operands: Operands, options: Mapping[str, Any]) -> Any:
     """Tasks for systems whose rows lie in several chunks."""
-    axis, shared = operands.axis, share_memory()
+    axis, shared, chunks = operands.axis, share_memory(), operands.chunks
     name, names = operands.name(verb.__name__, {**options, "shared": shared}), tuple(operands.arrays)
-    systems = Systems(verb, names, operands.moving, axis, len(operands.chunks), dict(options), shared)
-    begins = starts(tuple(operands.chunks[k] for k in operands.batch))
-    graph: dict[Any, Any] = {}
+    systems = Systems(verb, names, operands.moving, axis, len(chunks), dict(options), shared)
+    begins = starts(tuple(chunks[k] for k in operands.batch))
+    long = min(filter(None, chunks[axis])) >= cuts.SHORTEST
+    chunk: Any = (
+        cuts.Alone(systems, operands.plan.form.periodic)
+        if long
+        else parts.Chunk(systems, working_dtype(operands.plan.result_dtype))
+    )
+    steps: Steps = {f"{step}-{name}": {} for step in STEPS}
     for batch, places in operands.parts():
         first = tuple(begins[j][k] for j, k in enumerate(batch))
         group = Group(name, operands, systems, batch, places, first)
-        shortest = min(operands.chunks[axis][place[axis]] for place in places)
-        graph.update(group.alone() if shortest >= cuts.SHORTEST else group.joined())
-    return operands.result(name, graph)
+        for key, task in (group.alone(chunk) if long else group.joined(chunk)).items():
+            steps[key[0]][key] = task
+    settled, solved = f"settle-{name}", [] if shared else [f"{'alone' if long else 'finish'}-{name}"]
+    steps = {step: tasks for step, tasks in steps.items() if tasks or step in (settled, *solved)}
+    results = Results(chunk, tuple(k for k, length in enumerate(chunks[axis]) if length), operands.plan.out_dtype)
+    return operands.made_of(name, steps, settled, solved, results)
+
+
+class Results(NamedTuple):
+    """Tasks that make the blocks of a result, from what settles the systems of a chunk of the batch."""
+
+    chunk: Any  # what the tasks of the other steps are told
+    numbers: Place  # of the chunks along the axis that have rows
+    dtype: Any
+
+    def __call__(self, block: Place, shape: Place, settled: Settled | None, solved: Solved | None = None) -> Any:
+        """A task: the solution in a block; where tasks share their memory all chunks are in what settles them."""
+        if settled is None or 0 in shape:
+            return np.empty(shape, self.dtype)
+        k = self.numbers.index(block[self.chunk.systems.axis])
+        return self.chunk.result(k, len(self.numbers), settled, solved)
 
 
 class Group(NamedTuple):
@@ -83,33 +121,23 @@ class Group(NamedTuple):
     def keys(self, step: str) -> list[Any]:
         return [(f"{step}-{self.name}", *place) for place in self.places]
 
-    def results(self) -> list[Any]:
-        return [(self.name, *place) for place in self.places]
-
     def blocks(self) -> list[list[Any]]:
         return [self.operands.blocks(self.systems.names, place) for place in self.places]
 
-    def solved(self, key: Any) -> list[Any]:
-        """What a result is made of, beside what settles it: that has all chunks where tasks share their memory."""
-        return [] if self.systems.shared else [key]
-
-    def alone(self) -> dict[Any, Any]:
+    def alone(self, chunk: cuts.Alone) -> dict[Any, Any]:
         """Each chunk is solved alone, and the rows around the cuts again."""
-        chunk, keys, settled = cuts.Alone(self.systems, self.periodic), self.keys("alone"), self.key("settle")
+        keys, settled = self.keys("alone"), self.key("settle")
         graph: dict[Any, Any] = {key: (chunk.solve, *some) for key, some in zip(keys, self.blocks(), strict=True)}
-        for k, result in enumerate(self.results()):
-            graph[result] = (functools.partial(chunk.result, k, len(keys)), settled, *self.solved(keys[k]))
         if self.systems.shared:
             return {**graph, settled: (functools.partial(chunk.settle, self.first), keys)}
         told = dict(zip(self.keys("ends"), ((chunk.told, key) for key in keys), strict=True))
         return {**graph, **told, **self.verdict("settle", keys, (chunk.mend, [*told]))}
 
-    def joined(self) -> dict[Any, Any]:
+    def joined(self, chunk: parts.Chunk) -> dict[Any, Any]:
         """Each chunk is reduced, these are joined, and each is finished."""
-        chunk = parts.Chunk(self.systems, working_dtype(self.operands.plan.result_dtype))
         reduced, keys, joined, settled = self.keys("reduce"), self.keys("finish"), self.key("join"), self.key("settle")
         graph: dict[Any, Any] = {joined: (functools.partial(parts.join, self.periodic), reduced)}
-        for k, (blocks, result) in enumerate(zip(self.blocks(), self.results(), strict=True)):
+        for k, blocks in enumerate(self.blocks()):
             beside = None
             if self.systems.transpose:
                 graph[(f"ends-{self.name}", *self.places[k])] = (chunk.ends, *blocks)
@@ -117,7 +145,6 @@ class Group(NamedTuple):
                 beside = [None if other is None else (f"ends-{self.name}", *other) for other in others]
             graph[reduced[k]] = (chunk.reduce, beside, *blocks)
             graph[keys[k]] = (functools.partial(chunk.finish, k), joined, beside, *blocks)
-            graph[result] = (functools.partial(chunk.result, k), settled, *self.solved(keys[k]))
         if self.systems.shared:
             return {**graph, settled: (functools.partial(chunk.settle, self.first), joined, keys)}
         told = dict(zip(self.keys("late"), ((chunk.late, key, joined) for key in keys), strict=True))

@@ -7,22 +7,26 @@ overflows nor underflows.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 from tridiag.algorithms import logsumexp
 from tridiag.algorithms.logsumexp import two_sum
-from tridiag.kernels.access.layouts import Contiguous
+from tridiag.kernels.access.layouts import Contiguous, Lines
 from tridiag.kernels.access.moves import first_lanes
+from tridiag.kernels.access.operands import QUAD, ask
 from tridiag.kernels.jobs.words import logsumexp as J
 from tridiag.kernels.logsumexp.loops import PRODUCT, Ahead, load_state, sweep
 from tridiag.kernels.simd.explog import Lanes
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.powers import MANTISSA, bits, integer, integers, real, shift_left
 from tridiag.kernels.simd.values import Complex, Value
-from tridiag.kernels.simd.vector import Code
+from tridiag.kernels.simd.vector import LINE, Code
 
 MODERATE = {4: 60, 8: 500}  # exponents of factors of which the product with a mantissa and another one is in range
 SHIFT = {4: 70, 8: 600}  # what takes any number there, or half way
+NEAR = 2048  # bytes between systems that are near one another
+SETS = 4096  # ... and between lines that lie in the same set of a first-level cache
 TOTALS = Library("totals", short=True)
 
 
@@ -112,7 +116,7 @@ def total(turned: bool, code: Code, *words: Value) -> None:
 def total_contiguous(turned: bool, backward: bool, code: Code, *words: Any) -> None:
     """Rows first <= i < last, a multiple of those that are transposed at a time, of operands that are contiguous."""
     a, x, slot, first, last = words
-    layout, zero = Contiguous(code, (a, x), (code.integer(0),) * 2), code.integer(0)
+    layout, zero = InOrder(code, (a, x)), code.integer(0)
     ends = (last - layout.height, first - 1) if backward else (first + zero, last)
 
     def steps(i: Value, state: Any) -> Any:
@@ -121,6 +125,45 @@ def total_contiguous(turned: bool, backward: bool, code: Code, *words: Any) -> N
 
     step = -layout.height if backward else layout.height
     store_total(code, slot, *code.fori(*ends, steps, load_total(code, slot), step=step))
+
+
+class LinesInOrder(Lines):
+    """Lines of the next group asked for as they lie in memory, where systems lie end to end and are near one another.
+
+    Processors fetch ahead of few streams only, and each lane would be one. Nor do caches have room for lanes whose
+    lines all lie in the same of their sets.
+    """
+
+    def __init__(self, code: Code, operand: Any) -> None:
+        super().__init__(code, operand)
+        ahead, end_to_end = operand.ahead, (operand.rotation == 0) & (operand.step == LINE)
+        beside = (ahead <= code.lanes * NEAR) | ((ahead & (code.lanes * SETS - 1)) == 0)
+        self.operand, (one, none) = operand, (code.integer(k) for k in (1, 0))
+        self.in_order, self.by_lane = (code.pick(end_to_end & beside, *pair) for pair in ((one, none), (none, one)))
+
+    def load(self, i: Value) -> list[Any]:
+        def lines(_: Value, state: Any) -> Any:
+            for k in range(QUAD // self.code.parts):
+                ask(self.code, self.operand, i + k)
+            return state
+
+        self.code.fori(0, self.in_order, lines)
+        return super().load(i)
+
+    def ask(self, places: list[Value]) -> None:
+        def lines(_: Value, state: Any) -> Any:
+            super(LinesInOrder, self).ask(places)
+            return state
+
+        self.code.fori(0, self.by_lane, lines)
+
+
+class InOrder(Contiguous):
+    """Operands whose rows are contiguous, with such lines."""
+
+    def __init__(self, code: Code, operands: Sequence[Any]) -> None:
+        super().__init__(code, operands, (code.integer(0),) * len(operands))
+        self.lines = [LinesInOrder(code, x) for x in operands]
 
 
 def some_steps(turned: bool, code: Code, state: Any, rows: list[Any]) -> Any:
