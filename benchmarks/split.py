@@ -74,7 +74,7 @@ LINES = (
     Line("gradient-64", "gradient", (64, 80_000), 5, None, 12, 4),
     Line("gradient-4096", "gradient", (4096, 1024), 5, None, 12, 4),
     Line("recurrence-64", "recurrence", (64, 80_000), 50, 1.7, 1, 1),
-    Line("recurrence-4096", "recurrence", (4096, 1024), 15, 2.0, 1, 1),
+    Line("recurrence-4096", "recurrence", (4096, 1024), 50, 1.7, 1, 1),
     Line("recurrence-1", "recurrence", (1, 8_000_000), 50, None, 1, 1),
     Line("logcumsumexp-64", "logcumsumexp", (64, 80_000), 1, 1.6, 2 * (DEVICES - 1), 1),
 )

@@ -334,6 +334,21 @@ def test_a_long_chunk_may_be_singular_where_the_system_is_not() -> None:
     near(tridiag.solve(a, b, c, da.from_array(d, chunks=(3, 300))), tridiag.solve(a, b, c, d), 1e5)
 
 
+@pytest.mark.parametrize(("rows", "length"), [(10, 40), (512, 4096)])
+def test_a_singular_system_that_holds_nan_is_told(rows: int, length: int) -> None:
+    """As if it lay in one chunk: NaN in a right side says nothing of a matrix; with it in a matrix nothing is told."""
+    b, d = np.full((4, length), 2.0), np.ones((4, length))
+    b[:2, [0, -1]] = 1
+    b[3, length // 2] = d[0, -5] = d[2, 5] = np.nan
+    lazy = da.from_array(d, chunks=(4, rows))
+    with pytest.raises(tridiag.SingularSystemError) as caught:
+        computed(tridiag.solve(-1.0, b, -1.0, lazy))
+    assert caught.value.indices.tolist() == [[0], [1]]
+    assert np.isnan(computed(tridiag.solve(-1.0, b, -1.0, lazy, check=False))).all()
+    x = computed(tridiag.solve(-1.0, b[2:], -1.0, da.from_array(d[2:], chunks=(2, rows))))
+    assert np.isnan(x).all()
+
+
 def test_results_may_be_computed_again() -> None:
     """What a task has written to is written to as before."""
     (a, b, c, d), chunks = long_system(2)

@@ -5,7 +5,7 @@ A system that has no certificate in some chunk, or fails in the check of another
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +24,13 @@ class Joined(NamedTuple):
     values: Array  # (parts, 4, *batch), as `tridiag.parts.finish` takes them
     unsolved: Array  # the systems that could not be joined
     lost: Array  # those with NaN in the input, which are NaN throughout
+
+
+class Lost(NamedTuple):
+    """The systems that hold NaN in a chunk."""
+
+    anywhere: Array
+    unseen: Array  # those of which it is not asked whether they are singular
 
 
 class Chunk(NamedTuple):
@@ -66,24 +73,35 @@ class Chunk(NamedTuple):
         new = x[(*along, slice(0, 1))] if beside is None else beside
         return np.concatenate([new, rest] if name == "c" else [rest, new], axis=len(along))
 
-    def reduce(self, beside: Any, *values: Any) -> tuple[Array, Array | None]:
-        """A task: how the ends of the chunk depend on the rows beside it; and which systems hold NaN."""
+    def reduce(self, beside: Any, *values: Any) -> tuple[Array, Lost | None]:
+        """A task: how the ends of the chunk depend on the rows beside it; and which systems hold NaN.
+
+        Where singular systems are to be told, those with NaN in the right side alone are joined without it: NaN says
+        nothing of a matrix.
+        """
         given = self.given(beside, values)
         with np.errstate(all="ignore"):
             ends = parts.reduce(**given)
-        lost = np.isnan(ends[0])
-        if "where" in given or not lost.any():
+        without = np.isnan(ends[0])
+        if "where" in given or not without.any():
             return ends, None
-        return ends, lost & self.holds_nan(given, lost.shape)
+        in_matrix, in_sides = (without & self.holds_nan(given[name], without.shape) for name in "bd")
+        lost = in_matrix | in_sides
+        in_sides &= ~in_matrix
+        if self.systems.options["check"] is False:
+            return ends, Lost(lost, lost)
+        if in_sides.any():
+            given["d"] = np.where(np.expand_dims(in_sides, self.axis), 0, given["d"])
+            with np.errstate(all="ignore"):
+                ends = parts.reduce(**given)
+        return ends, Lost(lost, in_matrix)
 
-    def holds_nan(self, given: Mapping[str, Any], batch: Place) -> Array:
-        """The systems with NaN on the diagonal or in the right side."""
-        found = np.zeros(batch, bool)
-        for name in "bd":
-            x = column(given[name], self.axis, self.rank)
-            along = self.axis - (self.rank - x.ndim)
-            found |= np.isnan(x).any(axis=along) if x.ndim and along >= 0 else np.isnan(x)
-        return found
+    def holds_nan(self, x: Any, batch: Place) -> Array:
+        """The systems with NaN on the diagonal, or in the right side."""
+        x = column(x, self.axis, self.rank)
+        along = self.axis - (self.rank - x.ndim)
+        found = np.isnan(x).any(axis=along) if x.ndim and along >= 0 else np.isnan(x)
+        return np.broadcast_to(found, batch)
 
     def finish(self, k: int, joined: Joined, beside: Any, *values: Any) -> Solved:
         """A task: the solution in the chunk."""
@@ -105,15 +123,19 @@ class Chunk(NamedTuple):
         return self.systems.put(settled, k, solved.x if solved else settled.chunks[k])
 
 
-def join(periodic: bool, told: Sequence[tuple[Array, Array | None]]) -> Joined:
+def join(periodic: bool, told: Sequence[tuple[Array, Lost | None]]) -> Joined:
     """A task: the values at the ends of all chunks."""
     with np.errstate(all="ignore"):
         values = parts.join(np.stack([ends for ends, _ in told]), periodic=periodic)
-    lost = np.zeros(values.shape[2:], bool)
+    lost, unseen = np.zeros(values.shape[2:], bool), np.zeros(values.shape[2:], bool)
     for _, found in told:
         if found is not None:
-            lost |= found
-    return Joined(values, np.isnan(values).any(axis=(0, 1)) & ~lost, lost)
+            lost |= found.anywhere
+            unseen |= found.unseen
+    unsolved = np.isnan(values).any(axis=(0, 1)) & ~unseen
+    if lost.any():
+        values = np.where(lost, np.nan, values)
+    return Joined(values, unsolved, lost)
 
 
 def verdict(joined: Joined, late: Sequence[Array | None]) -> Verdict:
