@@ -139,8 +139,8 @@ def test_a_kernel_is_compiled_ahead_once(tmp_path: Path) -> None:
         return done.stdout
 
     command = "-m", "tridiag", "compile", "matmul"
-    assert run(*command).startswith("1 kernels compiled, 0 were there; kept in " + str(tmp_path))
-    assert run(*command).startswith("0 kernels compiled, 1 were there")
+    assert run(*command).startswith("1 kernel compiled, 0 were there; kept in " + str(tmp_path))
+    assert run(*command).startswith("0 kernels compiled, 1 was there")
     program = (
         "import numpy as np, tridiag; from tridiag.kernels.runtime import object_cache;"
         "tridiag.matmul(*np.ones((4, 3))); print(object_cache.compiled())"
@@ -154,6 +154,10 @@ def test_a_kernel_is_compiled_ahead_once(tmp_path: Path) -> None:
         (["solve", "sort"], "there is no verb 'sort'; the verbs are solve, factor"),
         (["--all", "solve"], "--all stands for every verb; leave out solve, or --all"),
         (["kalman.filter", "--states", "2"], "'2' is no model; wanted its states and the values observed, as in 2,1"),
+        (
+            ["kalman.filter", "--states", "33,1"],
+            "no kernel has 33,1 states and observed values; the most are 32 of each",
+        ),
         (["logcumsumexp", "--dtype", "complex64"], "logcumsumexp: no kernel has the dtype complex64"),
     ],
 )

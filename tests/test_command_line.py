@@ -87,6 +87,8 @@ def test_every_verb_is_explained(verb: str, capsys: pytest.CaptureFixture) -> No
         (["bench"], "wanted a verb"),
         (["bench", "solve", "--suite", "tdma"], "wanted a verb"),
         (["bench", "solve", "--baseline", "fastest"], "the baseline 'fastest' is none of those compared: numba_thomas"),
+        (["bench", "solve", "--backend", "jax_scan"], "jax_scan takes jax arrays, not numpy"),
+        (["bench", "solve", "--plot", f"{__file__}/pictures"], "pictures"),
         (["bench", "kalman.filter"], "invalid choice"),
         (["bench", "--suite", "tdma", "--json", "x"], "the record of a suite goes to the folder that --output names"),
         (["bench", "--suite", "tdma", "--shape", "9"], "--shape does nothing with a suite; leave it out"),

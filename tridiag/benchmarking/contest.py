@@ -33,6 +33,8 @@ def contest(problems: Sequence[Problem], backends: Sequence[str] = (), baseline:
                 makers[name] = functools.partial(problem.contestant, entry.name)
     if not able:
         raise ValueError("; ".join(refused.values()))
+    if not makers:
+        raise ValueError("; ".join(f"{name} {reason}" for name, reason in refused.items()))
     first = able[0]
     usual = f"{first.library}: {chosen[first.library]}" if several else chosen[first.library]
     baseline = baseline or (usual if usual in makers else next(iter(makers), usual))

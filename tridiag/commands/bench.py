@@ -67,6 +67,8 @@ def run(options: argparse.Namespace) -> int:
             raise ValueError(f"--{name} does nothing with {where}; leave it out")
     if options.plot or options.output:
         pictures.pyplot()  # says so if it is missing
+    for folder in filter(None, (options.plot, options.output)):
+        folder.mkdir(parents=True, exist_ok=True)  # before anything is measured
     if options.suite is None:
         if options.periodic and options.verb != "solve":
             raise ValueError(f"--periodic is timed for solve alone, explained for others: explain {options.verb}")

@@ -13,6 +13,7 @@ from tridiag.kernels.table import name_of
 
 SIZES = [1, 2, 3]  # where none are asked for
 STATES = [(1, 1), (2, 1)]
+MOST = BACKENDS["numba_scan"].states or 0
 KEPT = "what was compiled is kept, and the same command goes on from there"
 
 
@@ -23,6 +24,10 @@ def states(text: str) -> tuple[int, int]:
         count = observed = 0
     if min(count, observed) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no model; wanted its states and the values observed, as in 2,1")
+    if max(count, observed) > MOST:
+        raise argparse.ArgumentTypeError(
+            f"no kernel has {text} states and observed values; the most are {MOST} of each"
+        )
     return count, observed
 
 
@@ -61,5 +66,7 @@ def run(options: argparse.Namespace) -> int:
             new += ahead.prepare(named)
     folders = object_cache.folders()
     where = f"in {folders[0]}" if folders else "nowhere: no folder can be written, see NUMBA_CACHE_DIR"
-    print(f"{new} kernels compiled, {len(wanted) - new} were there; kept {where}")
+    there = len(wanted) - new
+    told = f"{new} kernel{'s' * (new != 1)} compiled, {there} {'was' if there == 1 else 'were'} there"
+    print(f"{told}; kept {where}")
     return 0
