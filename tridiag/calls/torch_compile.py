@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
+from tridiag.libraries.torch_tracers import recorded
+
 
 def compiling(*arguments: Any) -> bool:
     """Whether a graph of PyTorch is being made of this call, and an argument, or one of a tuple, is a tensor.
@@ -16,19 +18,6 @@ def compiling(*arguments: Any) -> bool:
     import torch
 
     return bool(torch.compiler.is_compiling()) or recorded()
-
-
-def recorded() -> bool:
-    """Whether operations are recorded while they run, by `make_fx` or `torch.jit.trace`: a kernel is none of them."""
-    import torch
-
-    core = torch._C
-    early = core._dispatch_tls_is_dispatch_key_included(core.DispatchKey.PreDispatch)  # with pre_dispatch=True
-    if not early and not core._len_torch_dispatch_stack():
-        return core._get_tracing_state() is not None
-    proxies = core._TorchDispatchModeKey.PROXY
-    found = torch._ops._get_dispatch_mode_pre_dispatch(proxies) if early else core._get_dispatch_mode(proxies)
-    return found is not None
 
 
 def holds_tensor(x: Any) -> bool:

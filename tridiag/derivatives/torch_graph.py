@@ -15,8 +15,8 @@ import torch
 from tridiag.calls import execute, outputs, sequences
 from tridiag.calls.blocks import prepare_blocks
 from tridiag.calls.plan import Call, prepare, wants_check
-from tridiag.calls.torch_compile import recorded
 from tridiag.derivatives import torch_operators  # noqa: F401  registers the operators before a graph is made
+from tridiag.libraries.torch_tracers import recorded
 
 
 def solve(
