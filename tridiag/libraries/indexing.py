@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,11 @@ class Loops:
             state, found = function(state, k)
             several.append(found)
         return state, None if several[0] is None else [cls.stack(parts) for parts in zip(*several, strict=True)]
+
+    @classmethod
+    def row_by_row(cls, f: Callable[..., Any], x: Any, y: Any, z: Any) -> Any:
+        """``f(ops, x, y, z[:, i])`` for all i at once: the rows of what it makes."""
+        return f(cls, x[:, None], y[:, None], z)
 
 
 class Indexing(Loops):

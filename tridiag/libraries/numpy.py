@@ -174,11 +174,6 @@ class Operations(Indexing):
         return x
 
     @classmethod
-    def row_by_row(cls, f: Callable[..., Any], x: Any, y: Any, z: Any) -> Any:
-        """``f(ops, x, y, z[:, i])`` for all i at once: the rows of what it makes."""
-        return f(cls, x[:, None], y[:, None], z)
-
-    @classmethod
     def identity(cls, like: Any) -> Any:
         return cls.xp.eye(len(like), dtype=like.dtype).reshape(*like.shape[:2], *(1,) * (like.ndim - 2))
 

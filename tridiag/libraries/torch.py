@@ -210,11 +210,6 @@ class Operations(Loops):
     def keep(x: Any) -> Any:
         return x
 
-    @classmethod
-    def row_by_row(cls, f: Callable[..., Any], x: Any, y: Any, z: Any) -> Any:
-        """``f(ops, x, y, z[:, i])`` for all i at once: the rows of what it makes."""
-        return f(cls, x[:, None], y[:, None], z)
-
     @staticmethod
     def identity(like: Any) -> Any:
         one = torch.eye(len(like), dtype=like.dtype, device=like.device)

@@ -2,9 +2,10 @@
 
 A call takes the host some time, and the device the longer of two times: that of moving words, and that of going from
 row to row, where one thread or one round of launches does so. Words are counted in copies of those that have to be
-moved, as kernels were timed on one NVIDIA H200 (``benchmarks/results/gpu``); what was not timed there has no line, but
-the loops of PyTorch, whose launches for each row are counted. Other GPUs move words at another speed, which is the same
-for all backends: it is their order that the model is for.
+moved, as kernels were timed on one NVIDIA H200 (``benchmarks/results/gpu``). Of loops over rows in JAX and PyTorch one
+was timed there, a solve by `lax.scan`: a step of the others is taken to last as long, and PyTorch's launches for each
+row are counted. Other GPUs move words at another speed, which is the same for all backends: it is their order that the
+model is for.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -149,6 +150,21 @@ def load_same(code: Code, table: Value, stride: Value, first: Value, last: Value
         return state
 
     code.fori(first, last, row)
+
+
+def in_groups(code: Code, count: Value, together: int, body: Callable[[int, Value], None]) -> None:
+    """``body(together, first)`` for so many of ``count`` at a time, and then for each one that is left."""
+
+    def some(many: int) -> Callable[[Value, Any], Any]:
+        def group(first: Value, state: Any) -> Any:
+            body(many, first)
+            return state
+
+        return group
+
+    even = count / together * together
+    code.fori(0, even, some(together), step=together)
+    code.fori(even, count, some(1))
 
 
 def first_lanes(code: Code, count: Value) -> Value:

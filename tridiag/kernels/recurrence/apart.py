@@ -10,7 +10,7 @@ from typing import Any
 
 from numba import njit
 
-from tridiag.kernels.access.moves import first_lanes
+from tridiag.kernels.access.moves import first_lanes, in_groups
 from tridiag.kernels.access.operands import bytes_of_real, lanes_of
 from tridiag.kernels.access.sequences import places
 from tridiag.kernels.jobs.words import recurrences as C
@@ -31,24 +31,18 @@ def copy_numbers(code: Code, *words: Value) -> None:
     """
     count, n, target, stride, apart, source, further = words
 
-    def abreast(together: int) -> Any:
-        def group(first: Value, state: Any) -> Any:
-            to, of = ([at + (first + k) * t for k in range(together)] for at, t in ((target, apart), (source, further)))
+    def abreast(together: int, first: Value) -> None:
+        to, of = ([at + (first + k) * t for k in range(together)] for at, t in ((target, apart), (source, further)))
 
-            def step(i: Value, state: Any) -> Any:
-                numbers = [code.load_as(code.real, at + i * code.size_of_real) for at in of]
-                for at, x in zip(to, numbers, strict=True):
-                    code.store_as(at + i * stride, x)
-                return state
-
-            code.fori(0, n, step)
+        def step(i: Value, state: Any) -> Any:
+            numbers = [code.load_as(code.real, at + i * code.size_of_real) for at in of]
+            for at, x in zip(to, numbers, strict=True):
+                code.store_as(at + i * stride, x)
             return state
 
-        return group
+        code.fori(0, n, step)
 
-    even = count / TOGETHER * TOGETHER
-    code.fori(0, even, abreast(TOGETHER), step=TOGETHER)
-    code.fori(even, count, abreast(1))
+    in_groups(code, count, TOGETHER, abreast)
 
 
 def copy_steps(code: Code, *words: Value) -> None:

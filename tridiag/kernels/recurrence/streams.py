@@ -18,7 +18,7 @@ from tridiag.kernels.access.operands import bytes_of_real
 from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.recurrence.apart import bringing_steps, first_of, step_of
 from tridiag.kernels.recurrence.constant import LARGEST, Steps
-from tridiag.kernels.recurrence.order import Order
+from tridiag.kernels.recurrence.order import Order, dispatch
 from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.runtime.workspace import allocate_workspace, free_workspace
 from tridiag.kernels.simd.functions import Library
@@ -151,21 +151,7 @@ def in_streams(made: Order, library: Library) -> Any:
     """The work of a job whose sequences lie end to end."""
     base = made.base
     loops = [Stream(transposed, backward) for transposed in (False, True) for backward in (False, True)]
-    forward, backward, transposed, both = (library.add(loop.name, loop.write) for loop in loops)
-
-    bring_steps = bringing_steps(library, 1)
-
-    @njit(**OPTIONS)
-    def run(zero, flags, words):
-        if flags & C.BACKWARD:
-            if flags & C.TRANSPOSED:
-                both(zero, words)
-            else:
-                backward(zero, words)
-        elif flags & C.TRANSPOSED:
-            transposed(zero, words)
-        else:
-            forward(zero, words)
+    run, bring_steps = dispatch(library, loops), bringing_steps(library, 1)
 
     @njit(**OPTIONS)
     def run_apart(zero, job, first, count, room):
@@ -178,7 +164,7 @@ def in_streams(made: Order, library: Library) -> Any:
             some, part = min(PIECE, count - done), done % n
             x, a = base(job, C.X, first) + done * step, base(job, C.A, first) + done * step
             latest = begin + (PIECE - 1) * step if done > 0 else 0
-            run(zero, job.flags, (some, n, begin, x, a, part, latest))
+            run(zero, job, some, n, begin, x, a, part, latest)
             bring_steps(zero, job, first + done // n * turn, turn, part, some, begin)
 
     @njit(**OPTIONS)
@@ -195,8 +181,8 @@ def in_streams(made: Order, library: Library) -> Any:
             if room != 0:
                 run_apart(zero, job, begin, (last - first) * n, room)
             else:
-                words = (last - first) * n, n, base(job, C.Y, begin), base(job, C.X, begin), base(job, C.A, begin), 0, 0
-                run(zero, job.flags, words)
+                y, x, a = base(job, C.Y, begin), base(job, C.X, begin), base(job, C.A, begin)
+                run(zero, job, (last - first) * n, n, y, x, a, 0, 0)
         if room != 0:
             free_workspace(room)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from numba import njit
 
+from tridiag.kernels.access.moves import in_groups
 from tridiag.kernels.access.operands import bytes_of_real, lanes_of
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, X_
@@ -36,11 +37,21 @@ class Gathered(Short):
         return first * code.size_of_real
 
     def rows(self, code: Code, address: Value) -> list[Any]:
-        return [code.load(address + k * PITCH) for k in range(self.n)]
+        return load_rows(code, address, self.n)
 
     def put(self, code: Code, address: Value, rows: list[Any]) -> None:
-        for k, row in enumerate(rows):
-            code.store(address + k * PITCH, row)
+        store_rows(code, address, rows)
+
+
+def load_rows(code: Code, address: Value, n: int) -> list[Value]:
+    """The n rows of a vector of systems that are gathered."""
+    return [code.load(address + k * PITCH) for k in range(n)]
+
+
+def store_rows(code: Code, address: Value, rows: list[Value]) -> None:
+    """The inverse."""
+    for k, row in enumerate(rows):
+        code.store(address + k * PITCH, row)
 
 
 def gather(code: Code, *words: Value) -> None:
@@ -50,38 +61,26 @@ def gather(code: Code, *words: Value) -> None:
     """
     count, source, apart, target = words
 
-    def some(together: int) -> Any:
-        def body(first: Value, state: Any) -> Any:
-            at, to = source + first * apart, target + first * code.size_of_real
-            for k in range(0, together, TOGETHER // 2):
-                code.prefetch(at + (count + k) * apart)
-            for k, x in enumerate([code.load_as(code.real, at + k * apart) for k in range(together)]):
-                code.store_as(to + k * code.size_of_real, x)
-            return state
+    def some(together: int, first: Value) -> None:
+        at, to = source + first * apart, target + first * code.size_of_real
+        for k in range(0, together, TOGETHER // 2):
+            code.prefetch(at + (count + k) * apart)
+        for k, x in enumerate([code.load_as(code.real, at + k * apart) for k in range(together)]):
+            code.store_as(to + k * code.size_of_real, x)
 
-        return body
-
-    even = count / TOGETHER * TOGETHER
-    code.fori(0, even, some(TOGETHER), step=TOGETHER)
-    code.fori(even, count, some(1))
+    in_groups(code, count, TOGETHER, some)
 
 
 def scatter(code: Code, *words: Value) -> None:
     """The inverse."""
     count, target, apart, source = words
 
-    def some(together: int) -> Any:
-        def body(first: Value, state: Any) -> Any:
-            of, to = source + first * code.size_of_real, target + first * apart
-            for k, x in enumerate([code.load_as(code.real, of + k * code.size_of_real) for k in range(together)]):
-                code.store_as(to + k * apart, x)
-            return state
+    def some(together: int, first: Value) -> None:
+        of, to = source + first * code.size_of_real, target + first * apart
+        for k, x in enumerate([code.load_as(code.real, of + k * code.size_of_real) for k in range(together)]):
+            code.store_as(to + k * apart, x)
 
-        return body
-
-    even = count / TOGETHER * TOGETHER
-    code.fori(0, even, some(TOGETHER), step=TOGETHER)
-    code.fori(even, count, some(1))
+    in_groups(code, count, TOGETHER, some)
 
 
 LOOPS, NUMBERS = Library("gathered", short=True), range(1, J.MOST_GATHERED + 1)

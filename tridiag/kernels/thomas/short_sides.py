@@ -20,7 +20,7 @@ from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import OPTIONS, Code
 from tridiag.kernels.thomas.factored import above_at, pairs_at
 from tridiag.kernels.thomas.factored_loops import factors
-from tridiag.kernels.thomas.gathered import gather_rows, scatter_rows
+from tridiag.kernels.thomas.gathered import gather_rows, load_rows, scatter_rows, store_rows
 from tridiag.kernels.thomas.workspace import PITCH
 
 
@@ -88,11 +88,10 @@ class GatheredSides(OwnSides):
         return k * code.size_of_real
 
     def rows(self, code: Code, address: Value) -> list[Value]:
-        return [code.load(address + i * PITCH) for i in range(self.n)]
+        return load_rows(code, address, self.n)
 
     def put(self, code: Code, address: Value, rows: list[Value]) -> None:
-        for i, row in enumerate(rows):
-            code.store(address + i * PITCH, row)
+        store_rows(code, address, rows)
 
 
 def substituted(code: Code, d: list[Value], slopes: Any, inverses: Any, above: Any) -> list[Value]:
