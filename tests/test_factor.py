@@ -381,8 +381,35 @@ def test_few_right_sides_of_one_long_matrix(backend: Subject, kind: Callable[...
                 assert (abs(y - d) <= 20 * EPS["float64"] * size).all()
 
 
+@pytest.mark.only(compiled=True, library="numpy")
+@pytest.mark.parametrize("axis", [-1, 0])
+@pytest.mark.parametrize("count", range(1, 9))
+def test_a_right_side_each_of_few_matrices(backend: Subject, count: int, axis: int) -> None:
+    """Some at a time, where they lie as they like; a matrix without certificate among them is solved as the others."""
+    for n in (1, 2, 3, 30):
+        a, b, c, d = (np.moveaxis(x, -1, axis) for x in dominant((count, n)))
+        d = np.concatenate((d, d), 1)[:, ::-2] if axis == 0 and count > 1 else d[..., ::-1]
+        for hard in (False, True):
+            if hard:
+                b = b.copy()
+                np.moveaxis(b, axis, -1)[-1] *= 1e-3
+            before, shape = d.copy(), np.broadcast_shapes(b.shape, d.shape)
+            for transpose in (False, True):
+                matrix = backend.factor(a, b, c, axis=axis)
+                x, out = matrix.solve(d, transpose), np.full((*shape[:-1], 2 * shape[-1]), np.nan)[..., ::2]
+                matrix.solve(d, transpose, out=out)
+                in_place = matrix.solve(d.copy(), transpose, overwrite_d=True)
+                assert (x == out).all() and (x == in_place).all() and (d == before).all()
+                y = tridiag.matmul(a, b, c, x, axis=axis, transpose=transpose)
+                size = tridiag.matmul(*map(abs, (a, b, c, x)), axis=axis, transpose=transpose) + abs(d)
+                assert (abs(y - d) <= 20 * EPS["float64"] * size).all()
+
+
 def test_few_right_sides_that_leave_threads_idle_are_solved_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once 8 of one long matrix took eight times as long from factors, which are not made for them; 2 nearly twice."""
+    """Once 8 of one long matrix took eight times as long from factors, which are not made for them; 2 nearly twice.
+
+    With a matrix each they take less from factors, but for one long system where there are two threads.
+    """
     monkeypatch.setattr(numba_thomas, "granted", lambda form: 2)
     for n, count, axis, few in [
         (40_000, 8, -1, True), (40_000, 16, -1, False), (20_000, 8, -1, False), (40_000, 8, 0, False),
@@ -391,6 +418,9 @@ def test_few_right_sides_that_leave_threads_idle_are_solved_anew(monkeypatch: py
         shape, batch = ((count, n), (1, n)) if axis else ((n, count), (n, 1))
         form = Form(shape, batch, axis % 2)
         assert numba_thomas.too_few_for_factors(form, np.dtype("f8")) == few, (n, count, axis)
+    for n, count, few in [(40_000, 1, True), (40_000, 2, False), (2_000, 1, False), (2_000, 7, False)]:
+        own = Form((count, n), (count, n), 1)
+        assert numba_thomas.too_few_for_factors(own, np.dtype("f8")) == few, (n, count)
 
 
 def test_bad_right_sides(backend: Subject) -> None:

@@ -18,7 +18,16 @@ import numpy as np
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.kernels.jobs import matrices, products
 from tridiag.kernels.jobs.batches import LINE, contiguous, is_packed, packed
-from tridiag.kernels.jobs.systems import SCRATCH, granted, lanes_of, make_job, restored, threads, worth_threads
+from tridiag.kernels.jobs.systems import (
+    FEWEST_MATRICES,
+    SCRATCH,
+    granted,
+    lanes_of,
+    make_job,
+    restored,
+    threads,
+    worth_threads,
+)
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.runtime.python_call import check
 from tridiag.kernels.table import Call, call_of
@@ -138,12 +147,20 @@ def bound_factored_solve(form: Form, shapes: Extents, strides: Extents, dtypes: 
 def too_few_for_factors(form: Form, dtype: np.dtype[Any]) -> bool:
     """Whether systems, which do not lie side by side, fill no quarter of a vector, or long ones not one of each thread.
 
-    Long: what a thread keeps of a vector of them, beside what else it has, leaves its caches.
+    Long: what a thread keeps of a vector of them, beside what else it has, leaves its caches. Those of `few_matrices`
+    are solved from factors by one thread, and anew by all.
     """
     lanes, count = lanes_of(dtype), math.prod(form.batch)
     long = form.n * dtype.itemsize * lanes > SCRATCH * 3 // 4
+    if few_matrices(form, dtype):
+        return long and count < granted(form)
     end_to_end = math.prod(form.shape[form.axis + 1 :]) == 1
     return end_to_end and count < (lanes * granted(form) if long else lanes // 4 + 1)
+
+
+def few_matrices(form: Form, dtype: np.dtype[Any]) -> bool:
+    """Whether there is a right side each of so few matrices that some are solved at a time, number by number."""
+    return form.shape == form.matrix_shape and math.prod(form.batch) < FEWEST_MATRICES and dtype.kind == "f"
 
 
 def keeps_factors(form: Form) -> bool:

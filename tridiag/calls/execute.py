@@ -50,22 +50,24 @@ def solve_perturbed(call: Call, out: Any = None) -> Array:
 def quicker_anew(plan: Plan, name: str, saved: bool = True) -> Backend | None:
     """What solves systems of arrays in host memory in less time than a backend of that name does with its factors.
 
-    Where every matrix has one right side, factors save little, and nothing unless they are ``saved``; few right sides
-    from factors may leave threads idle. Some other backends have more lanes for long systems.
+    Where every matrix has one right side, factors save little but for few of them, and nothing unless they are
+    ``saved``; few right sides from factors may leave threads idle. Some other backends have more lanes for long
+    systems.
     """
     if plan.library not in EAGER or plan.problem.device != "cpu" or plan.traced or plan.empty:
         return None
     saves = saves_elimination(plan, name)
-    if saved and saves and plan.form.shape != plan.form.matrix_shape and not has_few_sides(plan, name):
+    several = plan.form.shape != plan.form.matrix_shape or asked("few_matrices", plan, name)
+    if saved and saves and several and not asked("too_few_for_factors", plan, name):
         return None
     found = choose(plan.problem._replace(verb="solve"), "auto").backend
     return found if hasattr(found.module(), "bound_solve") and (found.name != name or not saves) else None
 
 
-def has_few_sides(plan: Plan, name: str) -> bool:
-    """Whether the right sides of a plan are too few for a backend that solves them from factors."""
-    too_few = getattr(BACKENDS[name].module(), "too_few_for_factors", None)
-    return too_few is not None and too_few(plan.form, np.dtype(plan.problem.dtype))
+def asked(question: str, plan: Plan, name: str) -> bool:
+    """What a function of a backend tells of the right sides of a plan; False where it has none of that name."""
+    function = getattr(BACKENDS[name].module(), question, None)
+    return function is not None and function(plan.form, np.dtype(plan.problem.dtype))
 
 
 def are_saved(factors: Any) -> bool:

@@ -306,6 +306,8 @@ def make_job(form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], fla
         abreast, aside = from_both_ends(form, dtype, matrices, shapes, strides, helpers, found.long)
     elif flags == J.DETERMINANT and not masked:
         abreast = one_by_one(form, dtype, matrices, helpers)
+    elif flags == J.FACTORED and shared and sides == 1 and dtype.kind == "f" and not masked:
+        abreast = count
     flags |= aside
     long_blocks, spans, span_groups, height, overlap = found.long or (0,) * 5
     axes = [(length, *steps) for length, steps in (*matrices, *right_sides)]

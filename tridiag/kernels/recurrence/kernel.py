@@ -19,12 +19,8 @@ from tridiag.kernels.jobs.words.recurrences import Recurrences
 from tridiag.kernels.recurrence.contiguous import in_pieces, in_rows
 from tridiag.kernels.recurrence.interleaved import side_by_side
 from tridiag.kernels.recurrence.long import in_blocks, in_lines, reserve
-from tridiag.kernels.recurrence.loops import (
-    Loop,
-    Sum,
-    Values,
-    move_lanes,
-)
+from tridiag.kernels.recurrence.long_loops import Sum, Values
+from tridiag.kernels.recurrence.loops import Loop, move_lanes
 from tridiag.kernels.recurrence.order import dispatch, functions
 from tridiag.kernels.recurrence.scalar import one_after_another
 from tridiag.kernels.recurrence.streams import in_streams

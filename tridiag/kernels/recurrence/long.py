@@ -12,10 +12,8 @@ from tridiag.kernels.access.operands import bytes_of_real, lanes_of
 from tridiag.kernels.access.sequences import TABLE
 from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.recurrence.apart import bringing, first_of, step_of
-from tridiag.kernels.recurrence.loops import (
-    room_of,
-    scale,
-)
+from tridiag.kernels.recurrence.long_loops import scale
+from tridiag.kernels.recurrence.loops import room_of
 from tridiag.kernels.recurrence.order import Order, whole_entries
 from tridiag.kernels.runtime.system import sched_yield
 from tridiag.kernels.runtime.workspace import piece

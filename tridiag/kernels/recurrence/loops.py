@@ -7,7 +7,7 @@ transposed recurrence carries products, c = a w, so that it reads no coefficient
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from llvmlite import ir
@@ -20,13 +20,12 @@ from tridiag.kernels.jobs.words.record import Guarded, Lines, Record, Word, Word
 from tridiag.kernels.simd.functions import emitted
 from tridiag.kernels.simd.processor import bytes_of_register
 from tridiag.kernels.simd.records import At
-from tridiag.kernels.simd.transpose import transpose_blocks
+from tridiag.kernels.simd.registers import by_register
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import I64, LINE, Code
 
 HEIGHT = 8  # steps of all lanes that are transposed at a time
 MOST_LANES = 16
-MODERATE = 2.0**10  # products up to this are quick to use: rounding errors hardly grow
 
 
 @functools.cache
@@ -67,11 +66,15 @@ def store_steps(code: Code, lanes: list[Value], move: Value, rows: list[Value]) 
 
 
 class Loop(NamedTuple):
-    """One of the loops over the steps of lanes that lie contiguous in memory."""
+    """One of the loops over the steps of lanes that lie contiguous in memory.
+
+    ``lane``: the first one of a row of lanes that it is for; where registers are narrow, some lanes follow others.
+    """
 
     order: int
     transposed: bool
     backward: bool
+    lane: int = 0
 
     @property
     def name(self) -> str:
@@ -80,33 +83,34 @@ class Loop(NamedTuple):
     def write(self, code: Code, at: At, count: Value) -> None:
         """``count`` steps, at least HEIGHT, by a worker whose memory begins at ``at``."""
         rest, asking = count & (HEIGHT - 1), code.pick(at.ahead[C.X] != 0, code.integer(1), code.integer(0))
+        whole, again = code, (HEIGHT - rest) & (HEIGHT - 1)  # the rest comes first, and once more with what follows it
 
-        def chunk(_: Value, state: Any) -> Any:
-            i, *values = state
-            first = i == 0
-            advance = code.pick(first & (rest != 0), rest, code.integer(HEIGHT))  # the rest comes first, and once more
-            x = self.load(code, at, C.X, i)
-            coefficients = [self.load(code, at, C.A + k, i) for k in range(self.order)]
+        def chunk(code: Code, lane: int, k: Value, values: Any) -> Any:
+            loop, first = self._replace(lane=lane), k == 0
+            i = code.pick(first, code.integer(0), k * HEIGHT - again)
+            advance = code.pick(first & (rest != 0), rest, code.integer(HEIGHT))
+            x = loop.load(code, at, C.X, i)
+            coefficients = [loop.load(code, at, C.A + k, i) for k in range(self.order)]
             if not self.transposed:
-                self.cut(code, at, i, coefficients)
-            rows, values = self.steps(code, at, x, coefficients, values, advance)
-            self.store(code, at, i, rows)
-            new_lines = (i & (LINE // code.size_of_real - 1)) < HEIGHT
-            asked = code.pick(new_lines & (at.end_to_end == 0), asking, code.integer(0))
-            code.fori(0, asked, lambda _, state: self.ask(code, at, i, range(2 + self.order)) or state)
-            code.fori(0, at.end_to_end, lambda _, state: self.ask_for_lines(code, at, i) or state)
-            return i + advance, *values
+                loop.cut(code, at, i, coefficients)
+            rows, values = loop.steps(code, at, x, coefficients, values, advance)
+            loop.store(code, at, i, rows)
+            if lane + code.lanes == whole.lanes:
+                new_lines = (i & (LINE // code.size_of_real - 1)) < HEIGHT
+                asked = code.pick(new_lines & (at.end_to_end == 0), asking, code.integer(0))
+                code.fori(0, asked, lambda _, state: self.ask(whole, at, i, range(2 + self.order)) or state)
+                code.fori(0, at.end_to_end, lambda _, state: self.ask_for_lines(whole, at, i) or state)
+            return tuple(values)
 
         kept = [at.addresses.state + LINE * k for k in range(self.order)]
-        begin = code.integer(0), *map(code.load, kept)
-        _, *values = code.fori(0, (count + HEIGHT - 1) / HEIGHT, chunk, begin)
+        values = by_register(code, 0, (count + HEIGHT - 1) / HEIGHT, chunk, tuple(map(code.load, kept)))
         for place, value in zip(kept, values, strict=True):
             code.store(place, value)
 
     def place(self, code: Code, at: At, operand: int, i: Value, height: int = HEIGHT) -> tuple[list[Value], Value]:
         """The lanes of an operand, and how far from their first step the pieces of ``height`` steps from i on lie."""
         move = i * at.step[operand] - (height - 1) * code.size_of_real * self.backward
-        return addresses(code, at.addresses.lanes + operand * TABLE), move
+        return addresses(code, at.addresses.lanes + (operand * TABLE + 8 * self.lane)), move
 
     def load(self, code: Code, at: At, operand: int, i: Value) -> list[Value]:
         """HEIGHT rows of lanes."""
@@ -139,7 +143,7 @@ class Loop(NamedTuple):
 
     def cut(self, code: Code, at: At, i: Value, coefficients: list[list[Value]]) -> None:
         """Coefficients of what is not there, in steps from i on, are 0, whatever they are."""
-        lanes, none = at.cut, code.integer(0)
+        lanes, none = code.shift(at.cut, -self.lane) if self.lane else at.cut, code.integer(0)
         masks = [code.mask(code.pick(i < early, lanes, none)) for early in range(1, self.order + 1)]
         for k, rows in enumerate(coefficients, 1):
             for j in range(min(k, HEIGHT)):
@@ -149,7 +153,7 @@ class Loop(NamedTuple):
         self, code: Code, at: At, x: list[Value], a: list[list[Value]], state: Sequence[Value], advance: Value
     ) -> tuple[list[Value], Sequence[Value]]:
         """The values of HEIGHT steps, and the state after ``advance`` of them: where they are not all, from memory."""
-        order, values, rows = self.order, [], at.addresses.rows
+        order, values, rows = self.order, [], at.addresses.rows + self.lane * code.size_of_real
         waiting: list[tuple[Value, Value]] = []  # states that are in registers, and where they belong
         state = list(state)
 
@@ -187,10 +191,10 @@ class Loop(NamedTuple):
 
         return values, code.fori(0, code.pick(advance == HEIGHT, code.integer(0), code.integer(1)), early, tuple(state))
 
-    def square(self, code: Code, at: At, i: Value, state: Value) -> tuple[list[Value], Value, list[Value]]:
-        """As many steps of order 1 as there are lanes: the values, the state behind them, and the coefficients."""
+    def line(self, code: Code, at: At, i: Value, state: Value) -> tuple[list[Value], Value, list[Value]]:
+        """A cache line of steps of order 1: the values, the state behind them, and the coefficients."""
         values, coefficients = [], []
-        for start in range(0, code.lanes, HEIGHT):
+        for start in range(0, LINE // code.size_of_real, HEIGHT):
             rows, factors = (self.load(code, at, operand, i + start) for operand in (C.X, C.A))
             for x, a in zip(rows, factors, strict=True):
                 value = x + state if self.transposed else a * state + x
@@ -198,147 +202,6 @@ class Loop(NamedTuple):
                 values.append(value)
             coefficients += factors
         return values, state, coefficients
-
-
-class Pair(NamedTuple):
-    """What steps make of the state before them: a * state + x; one run of steps in every lane."""
-
-    a: Value
-    x: Value
-
-    def then(self, later: Pair) -> Pair:
-        return Pair(later.a * self.a, later.a * self.x + later.x)
-
-
-class Sum(NamedTuple):
-    """Finds what many steps of order 1 make of 0, and the product of their coefficients; writes no values.
-
-    A cache line of every lane at a time: neighbours are joined until one pair is left of each lane. Where coefficients
-    grow or nearly vanish, it goes step by step.
-    """
-
-    loop: Loop
-
-    @property
-    def name(self) -> str:
-        return f"sum_{self.loop.name}"
-
-    def write(self, code: Code, at: At, count: Value) -> None:
-        """``count`` steps, a multiple of the lanes, by a worker whose memory begins at ``at``."""
-
-        def square(i: Value, state: Any) -> Any:
-            early, late = self.halves(code, at, i)
-            value, product = state
-            whole = early.then(late)
-            quick = whole.a * value + whole.x, scaled_product(code, product, whole.a)
-            all_moderate = code.bits(moderate(code, early.a) & moderate(code, late.a)) == 2**code.lanes - 1
-            again = code.pick(all_moderate, code.integer(0), code.integer(1))
-            self.loop.ask(code, at, i, (C.X, C.A))
-            return code.fori(0, again, lambda *_: self.steps(code, at, i, state), quick)
-
-        value, product = code.fori(0, count, square, (code.zero(), (code.splat(1.0), code.zero())), step=code.lanes)
-        code.store(at.addresses.state, value)
-        for k, row in enumerate(product):
-            code.store(at.addresses.product + LINE * k, row)
-
-    def halves(self, code: Code, at: At, i: Value) -> tuple[Pair, Pair]:
-        """What the first and the last steps make, each half of as many as there are lanes, of all lanes."""
-        (xs, move), (coefficients, along) = (self.loop.place(code, at, k, i, code.lanes) for k in (C.X, C.A))
-
-        def joined(first: int, count: int) -> Pair:
-            """Lanes side by side in one vector: of each as many pairs as there are vectors in one lane."""
-            if count > 1:
-                early, late = unpaired(first, count)
-                return early.then(late)
-            a, x = (code.load_as(code.vector, lane) for lane in (coefficients[first] + along, xs[first] + move))
-            return Pair(a, a * x if self.loop.transposed else x)
-
-        def unpaired(first: int, count: int) -> tuple[Pair, Pair]:
-            low, high = joined(first, count // 2), joined(first + count // 2, count // 2)
-            early, late = (
-                Pair(*(code.shuffle(x, y, order) for x, y in zip(low, high, strict=True)))
-                for order in neighbours(code, count)
-            )
-            return (late, early) if self.loop.backward else (early, late)
-
-        return unpaired(0, code.lanes)
-
-    def steps(self, code: Code, at: At, i: Value, state: Any) -> Any:
-        """The same one after another."""
-        value, product = state
-        _, value, coefficients = self.loop.square(code, at, i, value)
-        for a in coefficients:
-            product = scaled_product(code, product, a)
-        return value, product
-
-
-class Values(NamedTuple):
-    """Finds the values of many steps of order 1 from the state before them, a cache line of every lane at a time."""
-
-    loop: Loop
-
-    @property
-    def name(self) -> str:
-        return f"values_{self.loop.name}"
-
-    def write(self, code: Code, at: At, count: Value, past_caches: Value) -> None:
-        """``count`` steps, a multiple of the lanes; ``past_caches``, 0 or 1: cache lines of a large result."""
-
-        def square(i: Value, state: Any) -> Any:
-            values, state, _ = self.loop.square(code, at, i, *state)
-            lines = transpose_blocks(code, values[::-1] if self.loop.backward else values)
-            lanes, move = self.loop.place(code, at, C.Y, i, code.lanes)
-
-            def put(direct: bool) -> Callable[..., Any]:
-                def lines_of_lanes(_: Value, state: Any) -> Any:
-                    for lane, line in zip(lanes, lines, strict=True):
-                        code.store_as(lane + move, line, direct)
-                    return state
-
-                return lines_of_lanes
-
-            code.fori(0, past_caches, put(True))
-            code.fori(past_caches, 1, put(False))
-            self.loop.ask(code, at, i, (C.X, C.A))
-            return (state,)
-
-        (state,) = code.fori(0, count, square, (code.load(at.addresses.state),), step=code.lanes)
-        code.store(at.addresses.state, state)
-
-
-def neighbours(code: Code, count: int) -> tuple[list[int], list[int]]:
-    """Which pairs of two vectors are early, and which the ones behind them, where ``count`` lanes come to one vector.
-
-    Numbers move within 16 bytes as long as there are some of a lane, and then in wholes of 16 bytes; such shuffles are
-    the fastest. In the end lanes are in order.
-    """
-    width, quad = code.lanes, 16 // code.size_of_real
-    if count <= quad:
-        early = [x + k for block in range(0, width, quad) for x in (block, width + block) for k in range(0, quad, 2)]
-        return early, [k + 1 for k in early]
-    early = [x + k for x in range(0, 2 * width, 2 * quad) for k in range(quad)]
-    return early, [k + quad for k in early]
-
-
-def moderate(code: Code, product: Value) -> Value:
-    """Products with which others neither grow nor underflow."""
-    size = code.magnitude(product)
-    return (size >= scale(code.size_of_real)[0] ** 0.5) & (size <= MODERATE)
-
-
-def scaled_product(code: Code, product: Any, factor: Value) -> Any:
-    """The product times another factor, scaled up whenever it is small, so that it vanishes with a factor only."""
-    small, large = scale(code.size_of_real)
-    value, scaled = product
-    value = value * factor
-    low = code.magnitude(value) < small
-    return code.where(low, value * large, value), code.where(low, scaled + 1.0, scaled)
-
-
-def scale(size_of_real: int) -> tuple[float, float]:
-    """Where products are small, and what they are multiplied by."""
-    bits = 500 if size_of_real == 8 else 60
-    return 2.0**-bits, 2.0**bits
 
 
 @emitted

@@ -25,6 +25,7 @@ from tridiag.kernels.simd.functions import by_number
 from tridiag.kernels.simd.memory import c_function, word
 from tridiag.kernels.simd.powers import MANTISSA
 from tridiag.kernels.simd.records import RecordAt
+from tridiag.kernels.simd.registers import by_register, lanes_of_register
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import I64, OPTIONS, Code
 from tridiag.kernels.thomas.bands import band_of
@@ -225,7 +226,8 @@ class EndToEnd(NamedTuple):
         a, b, c, signs, logarithms, count, whole = words
         height = ROWS[code.size_of_real]
 
-        def group(first: Value, state: Any) -> Any:
+        def group(code: Code, lane: int, row: Value, state: Any) -> Any:
+            first = row + lane
             at, to = first * (self.n * code.size_of_real), first * code.size_of_real
             rows = list(zip(*(rows_from(code, x + at, self.n) for x in (a, b, c)), strict=True))
             found = Minor.start(code)
@@ -238,7 +240,8 @@ class EndToEnd(NamedTuple):
             code.store_as(logarithms + to, total)
             return (code.where(found.fine, state[0], code.zero()),)
 
-        (fine,) = code.fori(0, count, group, (code.one(),), step=code.lanes)
+        two = 2 * lanes_of_register(code)  # so that one does not wait for itself
+        (fine,) = by_register(code, 0, count, group, (code.one(),), step=code.lanes, least=two)
         every = code.bits(fine != 0) == 2**code.lanes - 1
         code.store_as(whole, code.pick(every, code.integer(1), code.integer(0)))
 

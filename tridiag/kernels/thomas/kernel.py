@@ -22,6 +22,7 @@ from tridiag.kernels.simd.records import RecordAt, address_of, at
 from tridiag.kernels.simd.vector import ONCE, OPTIONS
 from tridiag.kernels.thomas.both_ends import BOTH_ENDS, SUBSTITUTE_ENDS
 from tridiag.kernels.thomas.deferred import CATCH_UP, some_wait
+from tridiag.kernels.thomas.few_sides import FEW_SIDES
 from tridiag.kernels.thomas.gathered import solve_gathered
 from tridiag.kernels.thomas.interleaved import EXCHANGED_INTERLEAVED, SOLVE_INTERLEAVED, extent
 from tridiag.kernels.thomas.multiple_rhs import factor_few_matrices, solve_few_matrices, solve_multiple_rhs
@@ -208,7 +209,9 @@ def build(dtype: str, kernel: str):
     zero = np.zeros((), dtype)[()]
     if kernel in ("rows", "interleaved"):
         return runner_or_both_ends(zero, TASKS[kernel])
-    return runner(zero, TASKS[kernel], preparation if kernel == "few_matrices" else None)
+    if kernel == "few_matrices":
+        return runner_or_few_sides(zero, TASKS[kernel])
+    return runner(zero, TASKS[kernel])
 
 
 def runner_or_both_ends(zero, task):
@@ -223,5 +226,20 @@ def runner_or_both_ends(zero, task):
             call(task_runner(zero), (job,))
             if systems_at(job).ends != 0:
                 call(SUBSTITUTE_ENDS(zero), (job,))
+
+    return cfunc(types.void(types.int64, types.int64), error_model="numpy")(run)
+
+
+def runner_or_few_sides(zero, task):
+    """The same with jobs of `tridiag.kernels.thomas.few_sides`, and the preparation of the others."""
+    define = definition(FEW_SIDES, task, preparation)
+
+    def run(job, helpers):
+        define(zero)
+        if call(FEW_SIDES(zero), (job,)) == 0:
+            call(beginning(zero), (job, helpers))
+            job_at(job).task = task(zero)
+            call(preparation(zero), (job,))
+            call(task_runner(zero), (job,))
 
     return cfunc(types.void(types.int64, types.int64), error_model="numpy")(run)

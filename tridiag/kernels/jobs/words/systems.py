@@ -25,7 +25,8 @@ class Systems(Job):
     # system that is to be solved again, and how many there are
     blocks, spans, span_groups, height, overlap = Word(), Word(), Word(), Word(), Word()
     records, hopeless, doubts, again = Word(), Word(), Word(), Word()
-    # of `tridiag.kernels.thomas.both_ends`: systems along the last axis, or 0; what is kept of certified ones
+    # of `tridiag.kernels.thomas.both_ends`: systems along the last axis, or 0; what is kept of certified ones. The
+    # former also of `tridiag.kernels.thomas.few_sides`: all of them
     abreast, ends = Word(), Word()
 
 

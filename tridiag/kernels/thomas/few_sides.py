@@ -1,0 +1,152 @@
+"""A right side each of few matrices, from their factors: one number after another, some systems at the same time.
+
+The rows of a system wait for each other; those of others fill the time. Nothing is bound, claimed or copied, so that a
+small call costs little beside its arithmetic; what is kept of a row lies where its solution will.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from numba import njit, types
+
+from tridiag.kernels.access.bind import offset
+from tridiag.kernels.access.operands import bytes_of_real, parts_of
+from tridiag.kernels.jobs.words import systems as J
+from tridiag.kernels.jobs.words.systems import D_, X_, Systems
+from tridiag.kernels.runtime.work_items import report
+from tridiag.kernels.simd.functions import Library
+from tridiag.kernels.simd.memory import c_function, load
+from tridiag.kernels.simd.records import RecordAt
+from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.vector import OPTIONS, Code
+from tridiag.kernels.thomas.factored import above_at, pairs_at
+from tridiag.kernels.thomas.factored_loops import factors
+from tridiag.kernels.thomas.pivot_products import of_one_lane
+
+JOB = RecordAt(Systems)
+
+
+class Side:
+    """A system: the factors of its matrix, where its right side and its solution begin, how far their next rows are."""
+
+    def __init__(self, code: Code, steps: Sequence[Value], pairs: Value, above: Value, d: Value, x: Value) -> None:
+        self.code, (self.d_step, self.x_step), self.d, self.x = code, steps, d, x
+        self.slopes, self.inverses, self.above = factors(True, code, pairs, above)
+
+    def given(self, i: Value) -> Value:
+        return self.code.load_as(self.code.vector, self.d + i * self.d_step)
+
+    def kept(self, i: Value) -> Value:
+        return self.code.load_as(self.code.vector, self.x + i * self.x_step)
+
+    def keep(self, i: Value, value: Value) -> Value:
+        self.code.store_as(self.x + i * self.x_step, value)
+        return value
+
+    def down(self, i: Value, before: Value) -> Value:
+        value = self.code.product(self.given(i), self.inverses[i]) - self.slopes[i] * before
+        return self.keep(i, value)
+
+    def up(self, i: Value, behind: Value) -> Value:
+        return self.keep(i, self.kept(i) - self.above[i] * behind)
+
+    def turned_down(self, i: Value, before: Value) -> Value:
+        return self.keep(i, self.given(i) - self.above[i - 1] * before)
+
+    def turned_up(self, i: Value, behind: Value) -> Value:
+        value = self.kept(i) - self.slopes[i + 1] * behind
+        self.keep(i, value * self.inverses[i])
+        return value
+
+
+class Together(NamedTuple):
+    """So many systems at the same time, or those of the transposed matrices."""
+
+    systems: int
+    turned: bool
+
+    @property
+    def name(self) -> str:
+        return f"{'turned' if self.turned else 'together'}_{self.systems}"
+
+    def write(self, code: Code, *words: Value) -> None:
+        """``words``: how many rows, how far the next of d and of x is, and for each system what `Side` takes."""
+        if code.parts != 1:
+            return  # of complex numbers it is never called
+        n, rest = words[0], words[3:]
+        sides = [Side(code, words[1:3], *rest[k : k + 4]) for k in range(0, len(rest), 4)]
+        zero = code.integer(0)
+
+        def rows(step: Any) -> Callable[..., Any]:
+            return lambda i, state: tuple(step(side, i, x) for side, x in zip(sides, state, strict=True))
+
+        if not self.turned:
+            last = code.fori(zero, n, rows(Side.down), (code.zero(),) * self.systems)
+            code.fori(n - 2, -1, rows(Side.up), last, step=-1)
+            return
+        last = code.fori(1, n, rows(Side.turned_down), tuple(side.keep(zero, side.given(zero)) for side in sides))
+        for side, x in zip(sides, last, strict=True):
+            side.keep(n - 1, x * side.inverses[n - 1])
+        code.fori(n - 2, -1, rows(Side.turned_up), last, step=-1)
+
+
+LOOPS, MOST = Library("few_sides"), 4
+
+
+def by_turn(count: int) -> Any:
+    """The function for so many systems: (job, zero, words)."""
+    straight, turned = (
+        LOOPS.add(loop.name, of_one_lane(loop.write)) for loop in (Together(count, False), Together(count, True))
+    )
+
+    @njit(**OPTIONS)
+    def solve(job, zero, words):
+        if job.flags & J.TRANSPOSE:
+            turned(zero, words)
+        else:
+            straight(zero, words)
+
+    return solve
+
+
+ONE, TWO, THREE, FOUR = (by_turn(count) for count in range(1, MOST + 1))
+
+
+@njit(**OPTIONS)
+def side_of(zero, job, k):
+    """What a `Side` takes."""
+    n, part, axes = job.rows, bytes_of_real(zero, ()), job.matrix_axes
+    at = job.factors + k * (3 * n * part)
+    d = job.pointers[D_] + offset(job, J.AXES, axes, k, D_)
+    x = job.pointers[X_] + offset(job, J.AXES, axes, k, X_)
+    return pairs_at(at, part, 0), above_at(at, part, n, 0), d, x
+
+
+@njit(**OPTIONS)
+def solve_few_sides(job, zero):
+    """Whether this was the job of this schedule, and all matrices are certified: then all systems are solved."""
+    if job.abreast == 0 or parts_of(zero, ()) != 1:
+        return types.int64(0)
+    matrices, k = job.matrices, 0
+    for matrix in range(matrices):
+        if load(job.certificates + matrix, types.uint8(0)) == J.UNCERTIFIED:
+            return types.int64(0)
+    head = job.rows, job.strides[D_], job.strides[X_]
+    while matrices - k >= MOST:
+        two, other = (*side_of(zero, job, k), *side_of(zero, job, k + 1)), k + 2
+        FOUR(job, zero, (*head, *two, *side_of(zero, job, other), *side_of(zero, job, other + 1)))
+        k += MOST
+    if matrices - k == 3:
+        THREE(job, zero, (*head, *side_of(zero, job, k), *side_of(zero, job, k + 1), *side_of(zero, job, k + 2)))
+    elif matrices - k == 2:
+        TWO(job, zero, (*head, *side_of(zero, job, k), *side_of(zero, job, k + 1)))
+    elif matrices - k == 1:
+        ONE(job, zero, (*head, *side_of(zero, job, k)))
+    report(job, 0, matrices)
+    job.next = job.items
+    return types.int64(1)
+
+
+FEW_SIDES = c_function(solve_few_sides, "tridiag_few_sides", result=types.int64, first=JOB)
