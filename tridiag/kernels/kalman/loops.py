@@ -280,7 +280,7 @@ class Loops:
             packed, bad, product, doubt = carry
             cov = covs.unpacked(packed, k)
             H, R = (self.matrix(code, job, room, operand, t) for operand in (K.H, K.R))
-            weights, variances, factors, rows, after = covs.separate(ops, H, R, cov)
+            weights, variances, factors, rows, after, _ = covs.separate(ops, H, R, cov)
             gains = [row * weight for row, weight in zip(rows, weights, strict=True)]
             for variance in variances:
                 bad, product = bad + variance * 0.0, self.times(code, product, variance)
