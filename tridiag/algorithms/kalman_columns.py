@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tridiag.algorithms.kalman_filter import transpose
-from tridiag.algorithms.kalman_square_roots import difference, inverse, positive
+from tridiag.algorithms.kalman_square_roots import inverse, positive, what_is_left
 from tridiag.algorithms.numbers import finite
 
 
@@ -86,9 +86,8 @@ def orthogonal(ops: Any, columns: Columns, size: int) -> tuple[Columns, Any]:
         scaled, sizes = ops.where(nothing, first, scaled), ops.where(nothing, (first * first).sum(0), variance)
         part = (parts * (scaled * inverse(ops, sizes))[:, None]).sum(0)
         left = ops.where(place > j, part, ops.zero(part))
-        return difference(ops, parts, left * first[:, None], ops.vanished), Columns(
-            below(ops, part, place, j), variance
-        )
+        left = what_is_left(ops, parts, left * first[:, None], size, ops.vanished)
+        return left, Columns(below(ops, part, place, j), variance)
 
     left, found = ops.each(size, column, parts)
     return Columns(*found), left

@@ -228,6 +228,15 @@ def difference(ops: Any, x: Any, y: Any, nothing: Callable[[Any], Any] | None = 
     )
 
 
+def what_is_left(ops: Any, parts: Any, taken: Any, count: int, nothing: Callable[[Any], Any] | None = None) -> Any:
+    """As `difference` of the first ``count`` entries of parts; all of the others, by which nothing is divided."""
+    left = difference(ops, parts[:, :count], taken[:, :count], nothing)
+    if parts.shape[1] == count:
+        return left
+    behind = parts[:, count:] - taken[:, count:]
+    return ops.join(left.swapaxes(0, 1), behind.swapaxes(0, 1)).swapaxes(0, 1)
+
+
 def orthogonal(ops: Any, parts: Any, weights: Any, noise: Root | None, size: int) -> tuple[Root, Any, Any]:
     """The first ``size`` columns of the root of sum_m w[m] parts[m] parts[m]^T and a noise; all weights; what is left.
 
@@ -246,7 +255,8 @@ def orthogonal(ops: Any, parts: Any, weights: Any, noise: Root | None, size: int
         variance = ops.where(variance < tiny / eps, 0.0, variance)
         scaled = scaled * inverse(ops, variance)
         column = (rests * scaled[:, None]).sum(0)
-        column, variance, parts = ops.keep((column, variance, difference(ops, rests, column * firsts[:, None])))
+        left = what_is_left(ops, rests, column * firsts[:, None], size - 1 - j)
+        column, variance, parts = ops.keep((column, variance, left))
         columns.append(column)
         found.append(variance)
     return Root(columns, found), weights, parts

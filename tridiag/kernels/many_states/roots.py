@@ -259,7 +259,7 @@ def orthogonal(zero, worker, parts, weights, first, count, size, length, columns
     """The first ``size`` columns of the root of sum_m w[m] parts[m] parts[m]^T, and its weights; what is left.
 
     Rows of ``length`` bytes. Of ``count`` parts, those from number ``first`` on begin with one zero more each. What
-    is rounding alone is 0: of what is exact nothing is left, by which to divide.
+    is rounding alone is 0: of what is exact nothing is left, by which to divide; not behind the first row of a part.
     """
     width, vectors, step = bytes_of_real(zero, ()), length // LINE, parts.step
     for j in range(size):
@@ -278,7 +278,12 @@ def orthogonal(zero, worker, parts, weights, first, count, size, length, columns
         column = Rows(columns.address + j * columns.step, 0)
         add_product(zero, column, Numbers(worker.shares, 0, width), parts, Rows(worker.zeros, 0), 1, used, vectors, 0)
         unit(zero, column.address, j)
-        take_off_each(zero, (parts.address, step, worker.firsts, column.address, used, vectors))
+        heads = min(length, worker.row)
+        take_off_each(zero, (parts.address, step, worker.firsts, column.address, used, heads // LINE))
+        if heads < length:
+            behind, taken = Rows(parts.address + heads, step), Rows(column.address + heads, 0)
+            firsts, count_behind = Numbers(worker.firsts, width, 0), (length - heads) // LINE
+            subtract_product(zero, behind, firsts, taken, behind, used, 1, count_behind, 0)
         put_number(zero, found, j, variance)
 
 
