@@ -87,7 +87,7 @@ __device__ __forceinline__ void smooth_series(const Job& job, Index series, cons
   if (!(loss <= T(0))) put_on(job.doubtful, series);
 }
 
-// The same by square roots: that of the state behind it is in scratch memory.
+// The same by square roots: what is known of the state behind it is in scratch memory.
 template <typename T, int M>
 __device__ __forceinline__ void smooth_series_by_roots(const Job& job, Index series, const Workspace<T>& workspace) {
   const Places<T>& places = workspace.places;
@@ -101,15 +101,22 @@ __device__ __forceinline__ void smooth_series_by_roots(const Job& job, Index ser
     root.recall(places.spread(job, PREDICTED_COV, t));
     const Observations<T, M> observations(job, places, t, workspace.kept);
     if (job.time[R] != 0) correlated = observations.is_correlated();
-    observe<T, M, Roots<T, M>>(observations, correlated, mean, root, [](int, const Seen<T, M>&) {});
-    const Return<T, M> back(observations.behind());
+    const Lane<T> turns = observations.behind();
+    observe<T, M, Roots<T, M>>(observations, correlated, mean, root, [&](int j, const Seen<T, M>& seen) {
+      seen.keep_turn(turns.from(j * Seen<T, M>::TURN));
+    });
+    const Return<T, M> back(turns.from(observations.count * Seen<T, M>::TURN));
     if (t + 1 == job.n) {
-      back.begin(mean, root);
+      back.begin(root);
     } else {
-      back.go(places.at(job, F, t), places.at(job, Q, t), mean, root);
+      back.go(places.at(job, F, t), places.at(job, Q, t), root);
     }
+    back.smooth(mean, root);
     const Index now = forgotten(t);
     write<T, M, Roots<T, M>>(places.spread(job, PREDICTED_MEAN, now), places.spread(job, PREDICTED_COV, now), mean, root);
+#pragma unroll 1
+    for (int j = observations.count - 1; j >= 0; j--)
+      if (observations.is_there(j)) back.turn(turns.from(j * Seen<T, M>::TURN));
   }
 }
 
