@@ -106,13 +106,19 @@ __device__ __forceinline__ void smooth_series_by_roots(const Job& job, Index ser
       seen.keep_turn(turns.from(j * Seen<T, M>::TURN));
     });
     const Return<T, M> back(turns.from(observations.count * Seen<T, M>::TURN));
+    const Index now = forgotten(t);
     if (t + 1 == job.n) {
       back.begin(root);
-    } else {
+    } else {  // meanwhile the updated state lies where the smoothed one will: registers are few
+      const Spread<T> mean_kept = places.spread(job, PREDICTED_MEAN, t), root_kept = places.spread(job, PREDICTED_COV, t);
+#pragma unroll
+      for (int i = 0; i < M; i++) mean_kept[i] = mean[i];
+      root.keep(root_kept);
       back.go(places.at(job, F, t), places.at(job, Q, t), root);
+      read(mean, places.spread(job, PREDICTED_MEAN, now));
+      root.recall(places.spread(job, PREDICTED_COV, now));
     }
     back.smooth(mean, root);
-    const Index now = forgotten(t);
     write<T, M, Roots<T, M>>(places.spread(job, PREDICTED_MEAN, now), places.spread(job, PREDICTED_COV, now), mean, root);
 #pragma unroll 1
     for (int j = observations.count - 1; j >= 0; j--)
