@@ -61,7 +61,7 @@ class Room:
         """How many rows of lanes any loop carries from step to step, at most."""
         k, p = self.states, self.observed
         state, sums, doubt = k + k * (k + 1) // 2, 4, k + p + 1
-        return state + max(sums + doubt + k * k + state + p, 2 * k + k * k, 2 * (k + 1) * p)
+        return state + max(sums + doubt + k * k + state + p, 2 * k + k * k)
 
     @property
     def size(self) -> int:
