@@ -86,6 +86,6 @@ def unmoved(ops: Any, updated: Estimate) -> Estimate:
 
 def moved(ops: Any, updated: Estimate, later: Estimate) -> Estimate:
     """The smoothed state of a step, its covariance as it stands."""
-    mean = updated.mean + kalman_square_roots.apply(ops, updated.cov, later.mean)
+    mean = ops.keep(updated.mean + kalman_square_roots.apply(ops, updated.cov, later.mean))
     cov = kalman_square_roots.product(ops, updated.cov, later.cov)
     return ops.keep(Estimate(mean, kalman_square_roots.covariance(ops, cov)))

@@ -59,7 +59,7 @@ def added(terms: Iterable[Any]) -> Any:
 def inverse(ops: Any, x: Any) -> Any:
     """0 for 0, NaN for what is infinite."""
     nothing = x == 0
-    return ops.where(nothing, 0.0, ops.one(x) / ops.where(nothing, 1.0, finite(x)))
+    return ops.where(nothing, 0.0, ops.reciprocal(ops.where(nothing, 1.0, finite(x))))
 
 
 def positive(ops: Any, variance: Any) -> Any:
@@ -129,12 +129,12 @@ def take_in(ops: Any, load: Any, noise: Any, root: Root) -> tuple[Root, Any, Any
         if row is not None:
             sight = sight + (column * load[j + 1 :]).sum(0)
         common = weights[j] * sight
-        shares.insert(0, common)
-        sights.insert(0, known * sight)
         more = variance + common * sight
         inverted = inverse(ops, more)
         weights[j] = ops.where(more == 0, weights[j], weights[j] * (variance * inverted))
         first = ops.stack([common])
+        shares.insert(0, common)
+        sights.insert(0, known * sight)
         if row is None:
             row = first
         else:

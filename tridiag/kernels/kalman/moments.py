@@ -99,12 +99,12 @@ class Moments(Loops):
         def step(loops: Moments, code: Code, t: Value, carry: Any) -> Any:
             ops, (mean, cov) = Lanes(code, loops.scratch), carry
             _, seen, updated = loops.observed(Roots, missing, code, job, room, t)
-            seen = seen._replace(turns=ops.keep(seen.turns))
+            seen = ops.keep(seen)
             F, Q = (loops.matrix(code, job, room, operand, t) for operand in (K.F, K.Q))
+            # of the last, whose F and Q are not read, nothing is known from later ones
+            F, Q = (ops.where(code.everywhere(t + 1 < n), x, ops.zero(x)) for x in (F, Q))
             later = Estimate(vector(mean), Roots.unpacked(cov, k))
-            earlier = kalman_smoother.smooth(ops, F, Q, updated, later)
-            last = kalman_smoother.unmoved(ops, updated)
-            later = ops.keep(kalman_filter.chosen(ops, code.everywhere(t + 1 == n), last, earlier))
+            later = kalman_smoother.smooth(ops, F, Q, updated, later)
             loops.write(code, job, room, t, kalman_smoother.moved(ops, updated, later), (K.MEAN, K.COV))
             before = kalman_smoother.before_observations(ops, seen, later)
             return tuple(before.mean), Roots.packed(before.cov)
