@@ -60,8 +60,9 @@ def by_roots(ops: Any, verb: str, model: Model, y: Any, kept: Any, form: StateSp
     for t in reversed(range(form.n)):
         if t < form.n - 1:
             F, Q = (ops.row(x, t, 0) for x in (model.F, model.Q))
-            later = kalman_smoother.smooth(ops, F, Q, steps[t].updated, steps[t + 1].seen, later)
+            later = kalman_smoother.smooth(ops, F, Q, steps[t].updated, later)
         smoothed.append(kalman_smoother.moved(ops, steps[t].updated, later))
+        later = kalman_smoother.before_observations(ops, steps[t].seen, later)
     return *stacked(ops, smoothed[::-1], form), -deviance / 2
 
 

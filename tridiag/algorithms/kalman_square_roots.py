@@ -59,7 +59,7 @@ def added(terms: Iterable[Any]) -> Any:
 def inverse(ops: Any, x: Any) -> Any:
     """0 for 0, NaN for what is infinite."""
     nothing = x == 0
-    return ops.where(nothing, 0.0, ops.one(x) / ops.where(nothing, 1.0, finite(x)))
+    return ops.where(nothing, 0.0, ops.reciprocal(ops.where(nothing, 1.0, finite(x))))
 
 
 def positive(ops: Any, variance: Any) -> Any:
@@ -129,12 +129,12 @@ def take_in(ops: Any, load: Any, noise: Any, root: Root) -> tuple[Root, Any, Any
         if row is not None:
             sight = sight + (column * load[j + 1 :]).sum(0)
         common = weights[j] * sight
-        shares.insert(0, common)
-        sights.insert(0, known * sight)
         more = variance + common * sight
         inverted = inverse(ops, more)
         weights[j] = ops.where(more == 0, weights[j], weights[j] * (variance * inverted))
         first = ops.stack([common])
+        shares.insert(0, common)
+        sights.insert(0, known * sight)
         if row is None:
             row = first
         else:
@@ -142,7 +142,7 @@ def take_in(ops: Any, load: Any, noise: Any, root: Root) -> tuple[Root, Any, Any
             row = ops.join(first, row + column * common)
         columns[j], weights[j], row = ops.keep((columns[j], weights[j], row))
         variance, known = more, inverted
-    return ops.keep((Root(columns, weights), variance, row, Turn(shares, sights)))
+    return *ops.keep((Root(columns, weights), variance, row)), Turn(shares, sights)
 
 
 def turned_back(ops: Any, turn: Turn, vector: Any) -> Any:
@@ -152,6 +152,18 @@ def turned_back(ops: Any, turn: Turn, vector: Any) -> Any:
         told = sight * before if told is None else told + sight * before
         entries.append(own - share * told)
     return ops.stack(entries)
+
+
+def root_turned_back(ops: Any, turn: Turn, root: Root) -> Root:
+    """The root of the covariance of coordinates before an observation, from that after it."""
+    columns = []
+    for j, column in enumerate(root.columns):
+        entries, told = [], turn.sights[j]
+        for share, sight, own in zip(turn.shares[j + 1 :], turn.sights[j + 1 :], column, strict=True):
+            entries.append(own - share * told)
+            told = told + sight * own
+        columns.append(ops.stack(entries) if entries else column)
+    return ops.keep(root._replace(columns=columns))
 
 
 # ------------------------------------------------------------------------------------------------------------ steps
@@ -197,20 +209,23 @@ def gain_back(ops: Any, F: Any, Q: Any, root: Root) -> Any:
     return gain.swapaxes(0, 1)
 
 
-def smooth(ops: Any, back: Back, turns: list[Turn], root: Root) -> Root:
+def smooth(ops: Any, back: Back, root: Root) -> Root:
     """That of coordinates, from the root of those of the next state once all is known."""
-    gain = back.gain.swapaxes(0, 1)
-    columns = [whole(ops, root, j) for j in range(len(gain))]
-    for turn in reversed(turns):
-        columns = [turned_back(ops, turn, x) for x in columns]
-    parts = ops.join(ops.stack([(gain * x[None]).sum(1) for x in columns]), back.spread)
-    return orthogonal(ops, parts, ops.join(ops.stack(root.weights), back.weights), None, len(gain))[0]
+    parts = ops.join(ops.keep(ops.stack(moved(back.gain.swapaxes(0, 1), root))), back.spread)
+    return orthogonal(ops, parts, ops.join(ops.stack(root.weights), back.weights), None, len(back.gain))[0]
 
 
-def product(ops: Any, root: Root, coordinates: Root) -> Any:
-    """The covariance of x = L z from the root of that of z."""
-    columns = [apply(ops, root, whole(ops, coordinates, j)) for j in range(len(root.weights))]
-    return ops.symmetric(added((x * w)[:, None] * x[None] for x, w in zip(columns, coordinates.weights, strict=True)))
+def product(ops: Any, root: Root, coordinates: Root) -> Root:
+    """That of x = L z from the root of the covariance of z."""
+    columns = []
+    for j, (column, own) in enumerate(zip(root.columns, coordinates.columns, strict=True)):
+        for m, number in enumerate(own):
+            more = ops.stack([number])
+            if m + 1 < len(own):
+                more = ops.join(more, root.columns[j + 1 + m] * number)
+            column = column + more if m == 0 else ops.join(column[:m], column[m:] + more)
+        columns.append(column)
+    return ops.keep(coordinates._replace(columns=columns))
 
 
 def apply(ops: Any, root: Root, vector: Any) -> Any:
@@ -218,12 +233,14 @@ def apply(ops: Any, root: Root, vector: Any) -> Any:
     return added(whole(ops, root, j) * vector[j] for j in range(len(root.weights)))
 
 
-def difference(ops: Any, x: Any, y: Any, nothing: Callable[[Any], Any] | None = None) -> Any:
+def difference(
+    ops: Any, x: Any, y: Any, nothing: Callable[[Any], Any] | None = None, rounding: Any = None
+) -> Any:
     """x - y, or 0 where that is rounding alone: of what is exact nothing is left, by which to divide.
 
-    ``nothing``: makes that 0 of the difference; with its derivative, ``ops.vanished``.
+    ``nothing``: makes that 0 of the difference; with its derivative, ``ops.vanished``. ``rounding``: how much of both is.
     """
-    found, rounding = x - y, ROUNDING * ops.limits(x)[0]
+    found, rounding = x - y, ROUNDING * ops.limits(x)[0] if rounding is None else rounding
     return ops.where(
         ops.at_most(ops.size(found), rounding * (ops.size(x) + ops.size(y))), (nothing or ops.zero)(found), found
     )
@@ -235,10 +252,11 @@ def without(ops: Any, firsts: Any, scaled: Any, rests: Any) -> tuple[Any, Any]:
     return column, difference(ops, rests, column * firsts)
 
 
-def without_as_it_is(ops: Any, firsts: Any, scaled: Any, rests: Any) -> tuple[Any, Any]:
-    """The same of rows by which nothing is divided."""
+def without_in_part(ops: Any, firsts: Any, scaled: Any, rests: Any) -> tuple[Any, Any]:
+    """The same of rows with how much of each is rounding at the end; below 0: they stay as they are."""
+    rests, rounding = rests[:-1], rests[-1:]
     column = (rests * scaled).sum(0)
-    return column, rests - column * firsts
+    return column, difference(ops, rests, column * firsts, rounding=rounding)
 
 
 def what_is_left(ops: Any, parts: Any, taken: Any, count: int, nothing: Callable[[Any], Any] | None = None) -> Any:
@@ -269,10 +287,13 @@ def orthogonal(ops: Any, parts: Any, weights: Any, noise: Root | None, size: int
         # of parts that cancel, again and again, no more is left than underflows: its inverse may overflow
         variance = ops.where(variance < tiny / eps, 0.0, variance)
         scaled = scaled * inverse(ops, variance)
-        column, left = ops.row_by_row(without, firsts, scaled, rests[:, : size - 1 - j])
-        if rests.shape[1] > size - 1 - j:
-            more, behind = ops.row_by_row(without_as_it_is, firsts, scaled, rests[:, size - 1 - j :])
-            column, left = ops.join(column, more), beside(ops, left, behind)
+        divided = size - 1 - j  # of the others nothing is rounding alone: by these nothing is divided
+        if rests.shape[1] == divided:
+            column, left = ops.row_by_row(without, firsts, scaled, rests)
+        else:
+            one = ops.one(variance)
+            rounding = [one * (ROUNDING * eps if i < divided else -1.0) for i in range(rests.shape[1])]
+            column, left = ops.row_by_row(without_in_part, firsts, scaled, ops.join(rests, ops.stack(rounding)[None]))
         column, variance, parts = ops.keep((column, variance, left))
         columns.append(column)
         found.append(variance)

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from tridiag.algorithms import kalman_filter, kalman_smoother
-from tridiag.algorithms.kalman_filter import Estimate, Observed
-from tridiag.algorithms.kalman_square_roots import Turn
+from tridiag.algorithms.kalman_filter import Estimate
 from tridiag.kernels.access.moves import out_of_lanes
 from tridiag.kernels.access.operands import QUAD
 from tridiag.kernels.jobs.words import kalman as K
@@ -20,19 +19,6 @@ from tridiag.kernels.kalman.matrices import Entries, Form, Lanes, Roots, vector
 from tridiag.kernels.simd.records import At
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import LINE, Code
-
-
-def turns_packed(seen: Observed) -> tuple[Value, ...]:
-    """What `tridiag.algorithms.kalman_smoother.smooth` reads of the observations of a step."""
-    found = *seen.weights, *seen.errors
-    return *found, *(x for turn in seen.turns for part in turn for x in part)
-
-
-def turns_unpacked(values: Any, k: int) -> Observed:
-    p, rest = len(values) // (2 * k + 2), iter(values)
-    weights, errors = ([next(rest) for _ in range(p)] for _ in range(2))
-    turns = [Turn([next(rest) for _ in range(k)], [next(rest) for _ in range(k)]) for _ in range(p)]
-    return Observed(weights, errors, [], [], [], [], turns)
 
 
 class MomentsRoom(Room):
@@ -111,18 +97,19 @@ class Moments(Loops):
         k, n = self.room.states, job.steps
 
         def step(loops: Moments, code: Code, t: Value, carry: Any) -> Any:
-            ops, (mean, cov, seen) = Lanes(code, loops.scratch), carry
-            _, own, updated = loops.observed(Roots, missing, code, job, room, t)
+            ops, (mean, cov) = Lanes(code, loops.scratch), carry
+            _, seen, updated = loops.observed(Roots, missing, code, job, room, t)
+            seen = ops.keep(seen)
             F, Q = (loops.matrix(code, job, room, operand, t) for operand in (K.F, K.Q))
-            later, seen = Estimate(vector(mean), Roots.unpacked(cov, k)), turns_unpacked(seen, k)
-            earlier = kalman_smoother.smooth(ops, F, Q, updated, seen, later)
-            last = kalman_smoother.unmoved(ops, updated)
-            later = ops.keep(kalman_filter.chosen(ops, code.everywhere(t + 1 == n), last, earlier))
+            # of the last, whose F and Q are not read, nothing is known from later ones
+            F, Q = (ops.where(code.everywhere(t + 1 < n), x, ops.zero(x)) for x in (F, Q))
+            later = Estimate(vector(mean), Roots.unpacked(cov, k))
+            later = kalman_smoother.smooth(ops, F, Q, updated, later)
             loops.write(code, job, room, t, kalman_smoother.moved(ops, updated, later), (K.MEAN, K.COV))
-            return tuple(later.mean), Roots.packed(later.cov), turns_packed(own)
+            before = kalman_smoother.before_observations(ops, seen, later)
+            return tuple(before.mean), Roots.packed(before.cov)
 
-        counts = k, k * (k + 1) // 2, 2 * (k + 1) * self.room.observed
-        nothing = tuple((code.zero(),) * count for count in counts)
+        nothing = (code.zero(),) * k, (code.zero(),) * (k * (k + 1) // 2)
         self.steps(code, room, n - 1, -1, step, nothing, -1)
 
     def write(self, code: Code, job: At, room: At, t: Value, state: Estimate, places: tuple[int, int]) -> None:
