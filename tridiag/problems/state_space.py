@@ -18,6 +18,7 @@ MATRICES = {"F": "kk", "H": "pk", "Q": "kk", "R": "pp"}  # that may change with 
 INTERCEPTS = {"state_intercept": "k", "obs_intercept": "p"}  # vectors that may change with time, and may not be given
 CHANGING = MATRICES | INTERCEPTS
 STATES = {"m0": "k", "P0": "kk"}  # of the first step
+STEP = {"mean": "k", "cov": "kk", "y": "p"} | CHANGING  # the axes of a single one
 PARAMETERS = (*MATRICES, *STATES)
 COVARIANCES = ("Q", "R", "P0")
 LETTERS = {"k": "states", "p": "values observed in a step"}
@@ -97,6 +98,21 @@ def align(shapes: Mapping[str, Shape]) -> tuple[dict[str, Shape], Shape, Shape]:
         own = shapes[name][-rank_of(name) :]
         lifted[name] = (*batches[name], *(1,) * (rank_of(name) - len(own)), *own)
     return lifted, full, common({name: batches[name] for name in PARAMETERS if name != "m0"}, shapes)
+
+
+def align_step(shapes: Mapping[str, Shape]) -> tuple[dict[str, Shape], Shape]:
+    """The lifted shapes of the arrays of a single step, and the batch shape."""
+    lengths = {}
+    for name, letter in (("mean", "k"), ("y", "p")):
+        if name in shapes:
+            if not shapes[name] or not shapes[name][-1]:
+                raise ValueError(f"{name} has shape {shapes[name]}; wanted (..., {letter}), at least one value")
+            lengths[letter] = shapes[name][-1]
+    for name, shape in shapes.items():
+        checked_ending(name, shape, STEP[name], lengths)
+    batch = common({name: shape[: len(shape) - len(STEP[name])] for name, shape in shapes.items()}, shapes)
+    lifted = {name: (*(1,) * (len(batch) + len(STEP[name]) - len(shape)), *shape) for name, shape in shapes.items()}
+    return lifted, batch
 
 
 def states_of(shapes: Mapping[str, Shape]) -> int:
