@@ -1,5 +1,6 @@
 """`kalman.models`: the log-likelihoods and forecasts of statsmodels' models of the same names, and gradients."""
 
+import pydoc
 from collections.abc import Callable
 from typing import Any
 
@@ -230,3 +231,11 @@ def test_numbers_have_no_axes(name: str, make: Any) -> None:
 def test_a_cycle_does_not_grow(damping: float) -> None:
     with pytest.raises(ValueError, match=f"damping is {damping}; wanted a number from 0 to 1"):
         models.cycle(0.3, 1.0, damping)
+
+
+def test_help_shows_functions_first() -> None:
+    """And no methods of named tuples, of which there are a thousand lines."""
+    text = pydoc.render_doc(kalman, renderer=pydoc.plaintext)
+    assert "CLASSES" not in text and "FUNCTIONS" in text and len(text.splitlines()) < 600
+    assert all(f"    {name}(" in text for name in kalman.__all__ if name.islower() and name != "models")
+    assert set(kalman.__all__) - set(dir(kalman)) == {name for name in kalman.__all__ if not name.islower()}
