@@ -188,10 +188,6 @@ def lift(shape: Shape, rank: int, axis: int) -> Shape:
 MOST_MEANT = 8  # coefficients of a higher order that somebody may have passed as one array
 
 
-class ShapesError(ValueError):
-    """Arguments do not broadcast against each other."""
-
-
 def broadcast(shapes: Mapping[str, Shape], given: Mapping[str, Shape]) -> Shape:
     """The broadcast of equally long shapes; the error names the argument that does not fit."""
     if math.prod(map(len, shapes.values())) == 0:
@@ -203,7 +199,7 @@ def broadcast(shapes: Mapping[str, Shape], given: Mapping[str, Shape]) -> Shape:
         for name, length in zip(shapes, lengths, strict=True):
             if length not in (1, wanted[0]):
                 listed = ", ".join(f"{key} {value}" for key, value in given.items())
-                raise ShapesError(
+                raise ValueError(
                     f"the shapes do not broadcast: {listed}; {name} has length {length} where another argument has "
                     f"{wanted[0]}; every axis must have the full length or 1{elsewhere(shapes, given)}"
                 )
@@ -283,8 +279,8 @@ def align_recurrence(
     lifted = {name: lift(shape, rank, axis) for name, shape in rows.items()}
     try:
         full = broadcast(lifted, rows)
-    except ShapesError as error:
-        raise ShapesError(f"{error}{as_an_order(rows.get('a', ()))}") from None
+    except ValueError as error:
+        raise ValueError(f"{error}{as_an_order(rows.get('a', ()))}") from None
     check_columns(lifted, rows, axis)
     batch = full[:axis] + full[axis + 1 :]
     return lifted, {name: lift_state(name, shape, batch, axis) for name, shape in states.items()}, axis

@@ -142,8 +142,13 @@ def check_order(y: Shape, H: Shape, lengths: Mapping[str, int]) -> None:
         meant = "y[..., None]" if rows == 1 and y[-2] != 1 else "y.swapaxes(-1, -2)"
         raise ValueError(
             f"y has shape {y}, (..., n, p): {y[-1]} values observed in each of {y[-2]} steps; H has shape {H}, for "
-            f"{rows}; where time is the last axis of y, pass {meant}"
+            f"{rows}; where time is the last axis of y, pass {meant}{columns_are_series(y, rows)}"
         )
+
+
+def columns_are_series(y: Shape, rows: int) -> str:
+    """What to pass of a table with a series in each column."""
+    return "; where its columns are series of one value, y.T[..., None]" if rows == 1 and len(y) == 2 else ""
 
 
 def checked_ending(name: str, shape: Shape, letters: str, lengths: Mapping[str, int]) -> Shape:
