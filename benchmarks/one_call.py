@@ -67,6 +67,11 @@ def scores(v: Operands) -> float:
     return float(found[0])
 
 
+def updated(v: Operands) -> Array:
+    gain = v.P0 @ v.H.T @ np.linalg.inv(v.H @ v.P0 @ v.H.T + v.R)
+    return v.m0 + gain @ (v.y[0] - v.H @ v.m0)
+
+
 class Verb(NamedTuple):
     call: Callable[..., Any]  # of operands, and perhaps of a backend
     bar: float | None = 7.0  # microseconds
@@ -106,6 +111,10 @@ NUMPY = {
     "smith_waterman": Verb(lambda v: tridiag.smith_waterman(v.scores, gap=-1.0), wanted=scores),
     "kalman.log_likelihood": Verb(lambda v, **how: kalman.log_likelihood(v.y, **model(v), **how), None),
     "kalman.filter": Verb(lambda v, **how: kalman.filter(v.y, **model(v), **how).mean, None),
+    "kalman.predict": Verb(
+        lambda v: kalman.predict(v.m0, v.P0, F=v.F, Q=v.Q).cov, 15.0, lambda v: v.F @ v.P0 @ v.F.T + v.Q
+    ),
+    "kalman.update": Verb(lambda v: kalman.update(v.m0, v.P0, v.y[0], H=v.H, R=v.R).mean, 15.0, updated),
     "kalman.smoother": Verb(lambda v, **how: kalman.smoother(v.y, **model(v), **how).mean, None),
 }
 TORCH = {

@@ -69,11 +69,14 @@ def requests(whole: bool = False) -> Iterator[tuple[Any, ...]]:
         yield from (("selective", dtype), ("selective_adjoint", dtype))
         yield from (("totals", dtype, kind) for kind in ("logarithms", "weighted"))
         yield from (("constant", dtype, order) for order in range(1, MOST_IN_VECTORS + 1))
-        yield from ((name, dtype) for name in ("filter_guard", "filter_unknown", "smoother_unknown"))
+        yield from ((name, dtype) for name in ("filter_guard", "filter_unknown", "known_guard", "smoother_unknown"))
         yield from (("alignment", dtype, kind) for kind in GAPS)
         yield from ((family, dtype) for family in sorted({*itertools.chain(*MANY.values())}))
         most = range(1, kalman.WRITTEN_OUT + 1)
         for states, observed in itertools.product(most, most) if whole else SIZES:
+            yield "update", dtype, states, observed
+            if observed == 1:
+                yield "predict", dtype, states
             for kind in (kalman.COMPLETE, kalman.MISSING, kalman.SHARED):
                 families = ["filter", "filter_gradient"] + ["moments", "smoother", "stretch"] * (kind != kalman.SHARED)
                 yield from ((family, dtype, states, observed, kind) for family in families)

@@ -97,12 +97,15 @@ CALLS: dict[str, tuple[Callable[[], Any], ...]] = {
     ),
     "kalman.filter": tuple(lambda y=y, m=m: kalman.filter(y, **m) for y in (series(), series(3)) for m in MODELS),
     "kalman.smoother": tuple(lambda y=y, m=m: kalman.smoother(y, **m) for y in (series(), series(3)) for m in MODELS),
+    "kalman.predict": (lambda: kalman.predict(np.ones(2), np.eye(2), F=np.eye(2), Q=np.eye(2)),),
+    "kalman.update": (lambda: kalman.update(np.ones(2), np.eye(2), np.ones(1), H=np.eye(1, 2), R=np.eye(1)),),
 }
+STREAMS = "kalman.predict", "kalman.update"
 ENTRIES = {"call", "recall"}  # of Python, around any kernel
 
 
 def test_every_verb_has_its_kernels() -> None:
-    assert set(ahead.VERBS) == {*VERBS, "matmul", *KALMAN} == set(CALLS)
+    assert set(ahead.VERBS) == {*VERBS, "matmul", *KALMAN, *STREAMS} == set(CALLS)
     for taken in ahead.VERBS.values():
         assert {family for family, *_ in taken.forward + taken.backward} <= set(KERNELS)
 

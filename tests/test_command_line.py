@@ -82,6 +82,10 @@ def test_every_verb_is_explained(verb: str, capsys: pytest.CaptureFixture) -> No
     ("arguments", "told"),
     [
         (["explain", "solve", "--shape", "3,x"], "'3,x' is no shape"),
+        (["explain", "solve", "--shape", "-1,5"], "'-1,5' is no shape; wanted lengths of at least 1, as in 1000,100"),
+        (["bench", "solve", "--rounds", "-3"], "'-3' is no number of rounds"),
+        (["tune", "solve"], "python -m tridiag tune: there is no argument solve; python -m tridiag tune --help tells"),
+        (["nosuch"], "invalid choice: 'nosuch' (choose from"),
         (["explain", "solve", "--pivoting", "maybe"], "'maybe' is none of auto, True, False"),
         (["explain", "solve", "--backend", "nonesuch"], "there is no backend 'nonesuch'"),
         (["bench"], "wanted a verb"),
@@ -115,7 +119,19 @@ def test_wrong_arguments_are_told(arguments: list[str], told: str, capsys: pytes
     with pytest.raises(SystemExit) as stopped:
         commands.main(arguments)
     assert stopped.value.code == 2
-    assert told in capsys.readouterr().err
+    found = capsys.readouterr().err
+    assert told in found and found.count("\n") == 1
+
+
+def test_an_axis_is_counted_from_behind(capsys: pytest.CaptureFixture) -> None:
+    assert commands.main(["explain", "solve", "--axis", "-2", "--shape", "4,9"]) == 0
+    assert "(4, 9)" in capsys.readouterr().out
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        commands.main(["--version"])
+    assert stopped.value.code == 0 and capsys.readouterr().out == f"tridiag {tridiag.__version__}\n"
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -317,7 +317,9 @@ def test_one_system_of_many_may_be_uncertified_singular_or_nan(memory: Any) -> N
     d[4, 500] = np.nan
     chunks = ((4, 5), (300, 400, 500))
     lazy = [da.from_array(x, chunks=chunks) for x in (a, b, c, d)]
-    with pytest.raises(tridiag.SingularSystemError, match=r"a system is singular \(batch index \(3\)") as caught:
+    with pytest.raises(
+        tridiag.SingularSystemError, match=r"a system is singular \(batch index \(3\).*perturb"
+    ) as caught:
         computed(tridiag.solve(*lazy))
     assert caught.value.indices.tolist() == [[3]]
     x = computed(tridiag.solve(*lazy, check=False))
@@ -432,7 +434,9 @@ def test_singular_systems_raise_when_they_are_computed(chunks: tuple[int, int], 
     d = da.ones((6, 4), chunks=chunks)
     a = c = np.array([1.0, 1.0, 0.0, 0.0])
     x = tridiag.solve(c, b, a, d)
-    with pytest.raises(tridiag.SingularSystemError, match=r"a system is singular \(batch index \(3\)") as caught:
+    with pytest.raises(
+        tridiag.SingularSystemError, match=r"a system is singular \(batch index \(3\).*perturb"
+    ) as caught:
         computed(x)
     assert caught.value.indices.tolist() == [[3]]
     found = computed(tridiag.solve(c, b, a, d, check=False))

@@ -150,6 +150,10 @@ WAYS: dict[str, Callable[[], Any]] = {
     "complex, strided coefficients": lambda: tridiag.linear_recurrence(A[:, ::-1] / 9, D * 1j, reverse=True),
     "complex, a view": lambda: tridiag.linear_recurrence(np.resize(A, (5, 2 * N))[:, ::2] / 9, D * 1j),
     "last, no boolean": lambda: tridiag.linear_recurrence(0.5, D, return_final=1),
+    # single steps of filters
+    "predict": lambda: kalman.predict(VECTORS[0, 0], OWN[0, 0], F=MATRICES[0, 0], Q=OWN[0, 1]),
+    "predict, models": lambda: kalman.predict(VECTORS, OWN, F=MATRICES, Q=OWN[0]),
+    "update": lambda: kalman.update(VECTORS[0, 0], OWN[0, 0], Y[0, 0], H=MATRICES[0, 0, :1], R=OWN[0, 0, :1, :1]),
     # selective scans
     "scan": lambda: scan(),
     "scan, reverse": lambda: scan(reverse=True, init=np.ones(4)),
@@ -292,7 +296,7 @@ def test_the_short_way_is_as_good_as_the_long_one(way: str, monkeypatch: pytest.
         "matrices, one", "matrices, last", "matrices, two dtypes", "blocks", "blocks, one for all rows", "likelihood",
         "likelihood, missing", "likelihood, models", "filter", "smoother", "factors", "factors, transposed",
         "factors, mask", "factors, numbers", "factors, corners", "complex, real coefficient", "scan", "scan, numbers",
-        "scan, a layer", "scan, last", "scan, out", "scan, two dtypes",
+        "scan, a layer", "scan, last", "scan, out", "scan, two dtypes", "predict", "predict, models", "update",
     ],
 )  # fmt: skip
 def test_the_short_way_is_taken(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,6 +326,8 @@ def test_alignments_are_recalled() -> None:
         ("matrices", "recurrences.bound_recurrence"),
         ("matrices, out", "recurrences.bound_recurrence"),
         ("blocks", "blocks.bound_blocks"),
+        ("predict", "streams.known_step"),
+        ("update", "streams.known_step"),
         ("scan", "selective.bound_scan"),
         ("scan, a layer", "selective.bound_scan"),
         ("scan, last", "selective.bound_scan"),
@@ -337,7 +343,7 @@ def test_compiled_code_finds_them(way: str, binding: str, monkeypatch: pytest.Mo
 
 
 def test_what_is_recalled_is_bounded_and_forgotten() -> None:
-    for way in ("product", "determinants", "factors", "last", "blocks", "alignments", "likelihood", "scan"):
+    for way in ("product", "determinants", "factors", "last", "blocks", "alignments", "likelihood", "update", "scan"):
         WAYS[way]()
     tridiag.solve(A, B, C, D)
     for cache in fast_path.CACHES:

@@ -1,5 +1,6 @@
 """`kalman.models`: the log-likelihoods and forecasts of statsmodels' models of the same names, and gradients."""
 
+import pydoc
 from collections.abc import Callable
 from typing import Any
 
@@ -230,3 +231,25 @@ def test_numbers_have_no_axes(name: str, make: Any) -> None:
 def test_a_cycle_does_not_grow(damping: float) -> None:
     with pytest.raises(ValueError, match=f"damping is {damping}; wanted a number from 0 to 1"):
         models.cycle(0.3, 1.0, damping)
+
+
+def test_help_shows_functions_first() -> None:
+    """And no methods of named tuples, of which there are a thousand lines."""
+    text = pydoc.render_doc(kalman, renderer=pydoc.plaintext)
+    assert "CLASSES" not in text and "FUNCTIONS" in text and len(text.splitlines()) < 600
+    assert all(f"    {name}(" in text for name in kalman.__all__ if name.islower() and name != "models")
+    assert set(kalman.__all__) - set(dir(kalman)) == {name for name in kalman.__all__ if not name.islower()}
+
+
+@pytest.mark.parametrize("frequency", [12.0, -0.1, np.float32(3.2)])
+def test_a_period_is_no_frequency(frequency: Any) -> None:
+    with pytest.raises(ValueError, match=r"wanted radians a step, from 0 to pi: 2 pi / s for a period of s steps"):
+        models.cycle(frequency, 0.5)
+    assert models.cycle(np.float32(np.pi), 0.5).F.shape == (2, 2)
+
+
+def test_a_table_with_a_series_in_each_column_is_told_what_to_pass() -> None:
+    y = np.ones((80, 50))
+    with pytest.raises(ValueError, match=r"where its columns are series of one value, y.T\[..., None\]"):
+        kalman.filter(y, **models.local_level(1.0, 1.0))
+    assert kalman.filter(y.T[..., None], **models.local_level(1.0, 1.0)).mean.shape == (50, 80, 1)

@@ -591,6 +591,8 @@ ONES = np.ones((4, 6))
         (ValueError, "axis 2 is out of range", (ONES, ONES), {"axis": 2}),
         (ValueError, "all arguments are scalars", (1.0, 2.0), {}),
         (ValueError, "a is an empty tuple", ((), ONES), {}),
+        (ValueError, r"; coefficients of order 2 are a tuple: \(a\[0\], a\[1\]\)$", ([0.5, 0.2], ONES), {}),
+        (ValueError, r"; coefficients of order 2 are a tuple: \(a\[0\], a\[1\]\)$", (np.ones(2), ONES), {}),
         (TypeError, r"a is a list of arrays; pass the tuple \(a1, ..., ap\) for order p, or ", ([ONES] * 2, ONES), {}),
         (TypeError, "init is a list of arrays; pass a tuple, as a is", ((ONES, ONES), ONES, [ONES[0], ONES[0]]), {}),
         (TypeError, "init is a list of arrays", (ONES, ONES, [ONES[0], ONES[0]]), {}),

@@ -430,3 +430,20 @@ def test_what_is_wrong_is_said(backend: Subject) -> None:
     for change, error, message in wrong:
         with pytest.raises(error, match=message):
             tridiag.selective_scan(**{**given, "axis": 1, "backend": backend.name, **change})
+
+
+@pytest.mark.parametrize(("batch", "steps", "channels"), [(1, 6, 6), (6, 6, 6), (1, 6, 1), (3, 1, 5)])
+@pytest.mark.parametrize("name", ["B", "C"])
+def test_steps_are_not_taken_for_channels(batch: int, steps: int, channels: int, name: str) -> None:
+    """In Mamba B and C have no axis of channels; where lengths are equal that broadcasts, against the wrong axes."""
+    x, one = np.ones((batch, steps, channels)), np.ones((batch, steps, 4))
+    given = {"a": 0.5, "B": 1.0, "C": np.ones(4)} | {name: one}
+    with pytest.raises(ValueError, match=rf"{name}\[..., None, :\] is one for each step of all channels"):
+        tridiag.selective_scan(x=x, axis=1, **given)
+    found = tridiag.selective_scan(x=x, axis=1, **given | {name: one[..., None, :]})
+    assert found.shape == x.shape
+
+
+def test_shapes_of_steps_without_channels_are_told() -> None:
+    with pytest.raises(ValueError, match=r"; B\[..., None, :\] is that of all channels$"):
+        tridiag.selective_scan(0.5, np.ones((2, 6, 3)), np.ones((2, 6, 4)), 1.0, axis=1)

@@ -15,6 +15,7 @@ from tridiag.errors import SingularSystemError
 from tridiag.libraries.arrays import library_of, module_of
 from tridiag.problems.forms import Form
 
+PERTURBED = 'for a huge finite solution solve(..., singular="perturb")'
 LONG, LONG_CYCLE = 10_000, 1_000  # rows; beyond, a loop over them in Python would take too long
 
 
@@ -38,13 +39,13 @@ def message(indices: np.ndarray[Any, Any], row: int, form: Form) -> str:
     if not form.batch:
         return (
             f"the system is singular: elimination with partial pivoting met a zero pivot in {column}; "
-            "to go on with NaN pass check=False"
+            f"to go on with NaN pass check=False, {PERTURBED}"
         )
     first = ", ".join(map(str, indices[0].tolist()))
     return (
         f"{len(indices)} of {int(np.prod(form.batch))} systems are singular (the first at batch index ({first}), "
         f"{column}): elimination with partial pivoting met a zero pivot; .x holds the solution, NaN in "
-        "these systems; to go on with NaN pass check=False, to take a row out pass where="
+        f"these systems; to go on with NaN pass check=False, to take a row out pass where=, {PERTURBED}"
     )
 
 

@@ -9,6 +9,7 @@ import dask.array as da
 import numpy as np
 from dask.layers import ArrayBlockIdDep
 
+from tridiag.calls.singular import PERTURBED
 from tridiag.chunked.operands import Operands, starts
 from tridiag.errors import SingularSystemError
 
@@ -83,7 +84,8 @@ def singular(indices: np.ndarray[Any, Any], x: Any) -> SingularSystemError:
     systems = "a system is" if len(indices) == 1 else f"{len(indices)} systems of a chunk are"
     return SingularSystemError(
         f"{systems} singular (batch index ({first}) of the whole array): elimination with partial pivoting met a zero "
-        "pivot; to go on with NaN pass check=False, to take a row out pass where=",
+        "pivot; to go on with NaN pass check=False, to take a row out pass where=, "
+        f"{PERTURBED} where chunks hold whole systems",
         indices,
         x,
     )

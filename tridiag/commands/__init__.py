@@ -14,6 +14,7 @@ import sys
 from types import ModuleType
 from typing import NoReturn
 
+from tridiag._version import __version__
 from tridiag.backends import how_to_install
 from tridiag.kernels.runtime import keyboard
 
@@ -25,10 +26,10 @@ NO_RICH = f"python -m tridiag needs rich, which is not installed: {how_to_instal
 
 
 class Parser(argparse.ArgumentParser):
-    """Says first what is wrong, and then what would be right."""
+    """Says what is wrong in one sentence, and where all that would be right is told."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}\n{self.format_usage()}")
+        self.exit(2, f"{self.prog}: {message}; {self.prog} --help tells all arguments\n")
 
 
 def module_of(command: str) -> ModuleType:
@@ -54,16 +55,31 @@ def main(arguments: list[str] | None = None) -> int:
         parser.exit(INTERRUPTED, f"{prog}: interrupted; {kept}\n")
 
 
+def joined(arguments: list[str]) -> list[str]:
+    """With values that begin with a minus sign, as -1,5, behind the names of their options: no options themselves."""
+    found: list[str] = []
+    for text in arguments:
+        if found and found[-1].startswith("--") and "=" not in found[-1] and text[:1] == "-" and text[1:2].isdecimal():
+            found[-1] += f"={text}"
+        else:
+            found.append(text)
+    return found
+
+
 def run(parser: Parser, arguments: list[str], named: list[str]) -> int:
     """``named``: the command, if one comes first; of others only the summaries are shown."""
     if importlib.util.find_spec("rich") is None:
         parser.exit(2, NO_RICH + "\n")
+    parser.add_argument("--version", action="version", version=f"tridiag {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="|".join(COMMANDS))
     for name in named or COMMANDS:
         module = module_of(name)
         summary = (module.__doc__ or "").partition("\n")[0]
         module.add_arguments(commands.add_parser(name, help=summary, description=summary))
-    options = parser.parse_args(arguments)
+    options, unknown = parser.parse_known_args(joined(arguments))
+    if unknown:
+        whose = commands.choices.get(options.command, parser)
+        whose.error(f"there is no argument {' '.join(unknown)}")
     if options.command is None:
         parser.print_help()
         return 0

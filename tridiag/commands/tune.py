@@ -16,6 +16,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     start = time.perf_counter()
+    print(
+        "one to three minutes of measurements, while nothing else should run; a run that was cut off goes on",
+        flush=True,
+    )
     path = tune()
     print(f"{path}: measured in {time.perf_counter() - start:.0f} s")
     print("remove the file to go back to what comes with tridiag")

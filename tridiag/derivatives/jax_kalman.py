@@ -264,3 +264,9 @@ def filtering(function: Callable[..., Any], form: StateSpace, by_values: bool = 
         return filtering(function, longer, by_values)(*lifted(is_batched, arrays))
 
     return batched(run, wider)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def step(function: Callable[..., tuple[Any, ...]], arrays: dict[str, Any]) -> tuple[Any, ...]:
+    """What a function of operations and of the arrays of one step makes of them."""
+    return function(ops, arrays)

@@ -45,6 +45,12 @@ def kalman(entry: Backend, verb: str, y: Any, model: Model, form: StateSpace) ->
     return run(y, model, form) if analytic else of_exact(run, y, model, form)
 
 
+def takes_kernels(tensors: list[Any]) -> bool:
+    """Whether kernels for arrays in host memory serve: of plain tensors there, where no gradient is needed."""
+    plain = all([type(x) in (torch.Tensor, torch.nn.Parameter) and x.device.type == "cpu" for x in tensors])
+    return plain and not differentiated(*tensors) and not transformed()
+
+
 def of_exact(run: Any, y: Any, model: Model, form: StateSpace) -> Any:
     """Results of a verb, and their derivatives as those of hardly any noise.
 

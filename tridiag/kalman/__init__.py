@@ -12,6 +12,8 @@ x[t+1] = F[t] x[t] + c[t] + N(0, Q[t]),  y[t] = H[t] x[t] + d[t] + N(0, R[t]),  
     simulate          states and series drawn from a model; `Simulated`
     simulation_smoother   states drawn given all that was observed
     models            levels and trends, seasons, cycles, ARMA, regression, put together by +
+
+`help(tridiag.kalman.filter)` tells what F, H, Q, R, m0 and P0 are. Results are named tuples: ``filter(...).mean``.
 """
 
 from tridiag.kalman import models
@@ -44,3 +46,8 @@ __all__ = [
     "smoother",
     "update",
 ]
+
+
+def __dir__() -> list[str]:
+    """What is called: `help` shows no methods of named tuples before it."""
+    return [name for name in __all__ if name.islower()]

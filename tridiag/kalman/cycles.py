@@ -13,6 +13,8 @@ from tridiag.kalman.structure import Structure, numbers, unknown
 
 Array = Any
 
+HALF_TURN = 3.141593  # pi, and what rounding makes of it in any dtype but half precision
+
 
 def cycle(frequency: Array, variance: Array, damping: Array = 1.0) -> Structure:
     r"""A wave whose height and phase change slowly, as of business.
@@ -39,7 +41,8 @@ def cycle(frequency: Array, variance: Array, damping: Array = 1.0) -> Structure:
     Raises
     ------
     ValueError
-        An argument has axes; ``damping`` is not from 0 to 1, where its value can be read.
+        An argument has axes; ``damping`` is not from 0 to 1, or ``frequency`` not from 0 to pi, where its value can be
+        read.
 
     Examples
     --------
@@ -58,6 +61,11 @@ def cycle(frequency: Array, variance: Array, damping: Array = 1.0) -> Structure:
     if is_readable(n.library, n.device, damping) and not 0 <= float(to_numpy(damping)) <= 1:
         raise ValueError(
             f"damping is {float(to_numpy(damping))}; wanted a number from 0 to 1: a cycle that grows ends nowhere"
+        )
+    if is_readable(n.library, n.device, frequency) and not 0 <= float(to_numpy(frequency)) <= HALF_TURN:
+        raise ValueError(
+            f"frequency is {float(to_numpy(frequency)):.6g}; wanted radians a step, from 0 to pi: 2 pi / s for a period "
+            "of s steps"
         )
     turn = ((n.ops.cos(frequency), np.eye(2)), (n.ops.sin(frequency), np.array([[0, 1], [-1, 0]])))
     F, Q = damping * n.total(*turn), n.total((variance, np.eye(2)))

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tridiag.algorithms import kalman_filter
 from tridiag.algorithms.kalman_filter import Estimate, Roots
+from tridiag.calls import fast_path, steps
 from tridiag.calls.state_space import is_readable, taken, to_numpy
 from tridiag.calls.torch_compile import compiling, graph
-from tridiag.libraries.arrays import module_of
-from tridiag.problems.state_space import CHANGING, checked_ending, common
+from tridiag.libraries.arrays import module_of, working_dtype
+from tridiag.problems.state_space import STEP, align_step
 
 Array = Any
-OWN = {"mean": "k", "cov": "kk", "y": "p"} | CHANGING  # the axes of one step
 
 
 class Predicted(NamedTuple):
@@ -62,13 +63,15 @@ def predict(mean: Array, cov: Array, *, F: Array, Q: Array, state_intercept: Arr
     >>> kalman.predict(np.zeros(1), np.eye(1), F=np.eye(1), Q=np.eye(1)).cov
     array([[2.]])
     """
+    plain = type(mean) is np.ndarray and is_alike(state_intercept, mean)
+    if plain and (quick := fast_path.STEPS["predict"].call(mean, cov, F, Q)) is not None:
+        return Predicted(quick[0] if state_intercept is None else quick[0] + state_intercept, quick[1])
     if compiling(mean, cov):
         return graph().outside(predict, mean, cov, F=F, Q=Q, state_intercept=state_intercept)
-    ops, step, given = lifted({"mean": mean, "cov": cov, "F": F, "Q": Q}, {"state_intercept": state_intercept})
-    state = Estimate(step["mean"], Roots.start(ops, ops.symmetric(step["cov"])))
-    found = kalman_filter.predict(ops, step["F"], step["Q"], state, Roots)
-    ahead = found.mean + step["state_intercept"] if "state_intercept" in step else found.mean
-    return Predicted(*restored(given, (ahead, 1), (Roots.whole(ops, found.cov), 2)))
+    step = step_of({"mean": mean, "cov": cov, "F": F, "Q": Q}, {"state_intercept": state_intercept})
+    found = step.compiled("predict") or step.by_operations(predicted)
+    mean = found[0] if state_intercept is None else found[0] + step.arrays["state_intercept"]
+    return Predicted(*step.restored(mean, found[1]))
 
 
 def update(mean: Array, cov: Array, y: Array, *, H: Array, R: Array, obs_intercept: Array | None = None) -> Updated:
@@ -114,43 +117,109 @@ def update(mean: Array, cov: Array, y: Array, *, H: Array, R: Array, obs_interce
     By square roots of covariances (L D L'), Bierman's update. Whole series are faster by `tridiag.kalman.filter`, which
     also knows of states that are unknown at first.
     """
+    if type(mean) is type(y) is np.ndarray and is_alike(obs_intercept, y):
+        seen = y if obs_intercept is None else y - obs_intercept
+        if (quick := fast_path.STEPS["update"].call(mean, cov, seen, H, R)) is not None:
+            return Updated(*quick)
     if compiling(mean, cov, y):
         return graph().outside(update, mean, cov, y, H=H, R=R, obs_intercept=obs_intercept)
     needed = {"mean": mean, "cov": cov, "y": y, "H": H, "R": R}
-    ops, step, given = lifted(needed, {"obs_intercept": obs_intercept})
-    state = Estimate(step["mean"], Roots.start(ops, ops.symmetric(step["cov"])))
-    kept = step["y"] == step["y"]
-    seen_of = step["y"] - step["obs_intercept"] if "obs_intercept" in step else step["y"]
-    seen, found = kalman_filter.observe(ops, step["H"], step["R"], seen_of, kept, state, Roots)
-    likelihood = -kalman_filter.deviance(ops, seen, kept) / 2
-    return Updated(*restored(given, (found.mean, 1), (Roots.whole(ops, found.cov), 2), (likelihood, 0)))
+    step = step_of(needed, {"obs_intercept": obs_intercept})
+    if obs_intercept is not None:
+        step.arrays["y"] = step.arrays["y"] - step.arrays["obs_intercept"]
+    return Updated(*step.restored(*(step.compiled("update") or step.by_operations(updated))))
 
 
-class Given(NamedTuple):
-    module: Any
+def is_alike(intercept: Any, x: np.ndarray[Any, Any]) -> bool:
+    """Whether an intercept, where there is one, is a vector of the dtype of x: one for all batch axes, or for each."""
+    if intercept is None:
+        return True
+    return type(intercept) is np.ndarray and intercept.dtype == x.dtype and intercept.shape in (x.shape, x.shape[-1:])
+
+
+class Step(NamedTuple):
+    """The arrays of one step, in the dtype in which all is computed."""
+
+    library: str
     dtype: str  # of the results
     batch: tuple[int, ...]
+    arrays: dict[str, Array]
+
+    @property
+    def ops(self) -> Any:
+        return module_of(self.library).Operations
+
+    def compiled(self, verb: str) -> tuple[Array, ...] | None:
+        """What a kernel makes of arrays in host memory, if there is one; none has derivatives."""
+        if self.library not in ("numpy", "torch"):
+            return None
+        given = [self.arrays[name] for name in steps.ARGUMENTS[verb]]
+        if self.library == "torch":
+            from tridiag.derivatives import torch_kalman
+
+            if not torch_kalman.takes_kernels(given):
+                return None
+            given = [*map(module_of("torch").settled, given)]
+        found = steps.step(verb, [*map(np.asarray, given)], np.dtype(working_dtype(self.dtype)))
+        if found is None or self.library == "numpy":
+            return found
+        return tuple(module_of(self.library).cast(x, working_dtype(self.dtype)) for x in found)
+
+    def by_operations(self, function: Callable[..., tuple[Array, ...]]) -> tuple[Array, ...]:
+        """What a function makes of the operations of the library and the arrays: in JAX one program."""
+        if self.library == "jax":
+            from tridiag.derivatives import jax_kalman
+
+            return jax_kalman.step(function, self.front())
+        return function(self.ops, self.front())
+
+    def front(self) -> dict[str, Array]:
+        """Those of the step itself with matrices first, and then as many batch axes in all."""
+        found, count = {}, len(self.batch)
+        for name, x in self.arrays.items():
+            own = len(STEP[name])
+            x = x.reshape((*(1,) * (count + own - x.ndim), *x.shape))
+            found[name] = self.ops.transpose(x, (*range(count, count + own), *range(count)))
+        return found
+
+    def restored(self, *parts: Array) -> list[Array]:
+        """Mean, covariance and log-likelihood with all batch axes, in the dtype of the caller."""
+        found = []
+        for x, own in zip(parts, (1, 2, 0), strict=False):
+            x = self.ops.broadcast(x, (*self.batch, *x.shape[x.ndim - own :]))
+            found.append(module_of(self.library).cast(x, self.dtype))
+        return found
 
 
-def lifted(needed: dict[str, Any], more: dict[str, Any]) -> tuple[Any, dict[str, Array], Given]:
-    """The arrays of one step, matrices first and then as many batch axes in all."""
+def predicted(ops: Any, step: dict[str, Array]) -> tuple[Array, ...]:
+    """Mean and covariance a step later, of arrays of any library."""
+    state = Estimate(step["mean"], Roots.start(ops, ops.symmetric(step["cov"])))
+    found = kalman_filter.predict(ops, step["F"], step["Q"], state, Roots)
+    return back(ops, found.mean, Roots.whole(ops, found.cov))
+
+
+def updated(ops: Any, step: dict[str, Array]) -> tuple[Array, ...]:
+    """Mean and covariance once the observations are known, and how likely these were, of arrays of any library."""
+    state = Estimate(step["mean"], Roots.start(ops, ops.symmetric(step["cov"])))
+    kept = step["y"] == step["y"]
+    observed, found = kalman_filter.observe(ops, step["H"], step["R"], step["y"], kept, state, Roots)
+    likelihood = -kalman_filter.deviance(ops, observed, kept) / 2
+    return back(ops, found.mean, Roots.whole(ops, found.cov), likelihood)
+
+
+def back(ops: Any, *parts: Array) -> tuple[Array, ...]:
+    """The same with batch axes first."""
+    return tuple(ops.transpose(x, (*range(own, x.ndim), *range(own))) for x, own in zip(parts, (1, 2, 0), strict=False))
+
+
+def step_of(needed: dict[str, Any], more: dict[str, Any]) -> Step:
+    """The arguments of a verb, checked."""
     arguments = taken(needed | {name: x for name, x in more.items() if x is not None})
-    module, arrays = module_of(arguments.library), arguments.working()
-    lengths = {letter: length_of(name, arrays[name]) for name, letter in (("mean", "k"), ("y", "p")) if name in arrays}
-    for name, x in arrays.items():
-        checked_ending(name, tuple(x.shape), OWN[name], lengths)
-    batch = common(
-        {name: tuple(x.shape)[: x.ndim - len(OWN[name])] for name, x in arrays.items()},
-        {name: tuple(x.shape) for name, x in arrays.items()},
-    )
+    arrays = arguments.working()
+    _, batch = align_step({name: tuple(x.shape) for name, x in arrays.items()})
     if is_readable(arguments.library, arguments.device, arrays["cov"]):
         check_known(to_numpy(arrays["cov"]))
-    step = {}
-    for name, x in arrays.items():
-        own = len(OWN[name])
-        x = x.reshape((*(1,) * (len(batch) + own - x.ndim), *x.shape))
-        step[name] = module.Operations.transpose(x, (*range(len(batch), x.ndim), *range(len(batch))))
-    return module.Operations, step, Given(module, arguments.dtype, batch)
+    return Step(arguments.library, arguments.dtype, batch, arrays)
 
 
 def check_known(cov: Any) -> None:
@@ -162,19 +231,3 @@ def check_known(cov: Any) -> None:
             f"cov[{i}, {i}] is inf: a single step knows nothing of states that are unknown; take the first steps with "
             "kalman.filter until none is, and go on from its last mean and cov"
         )
-
-
-def length_of(name: str, vector: Array) -> int:
-    if not vector.ndim or not vector.shape[-1]:
-        raise ValueError(f"{name} has shape {tuple(vector.shape)}; wanted (..., {OWN[name]}), at least one value")
-    return int(vector.shape[-1])
-
-
-def restored(given: Given, *parts: tuple[Array, int]) -> list[Array]:
-    """Results with batch axes first, in the dtype of the caller; with each, how many axes come before those."""
-    ops, found = given.module.Operations, []
-    for x, own in parts:
-        x = ops.broadcast(x, (*x.shape[:own], *given.batch))
-        x = ops.transpose(x, (*range(own, x.ndim), *range(own)))
-        found.append(given.module.cast(x, given.dtype))
-    return found

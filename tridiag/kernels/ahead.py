@@ -27,7 +27,7 @@ DTYPES = ("float64", "float32", "complex128", "complex64")
 # families of real numbers alone
 REAL = (
     "constant", "selective", "selective_adjoint", "logsumexp", "alignment", "filter", "filter_gradient", "filter_guard",
-    "filter_unknown", "moments", "smoother", "smoother_unknown",
+    "filter_unknown", "known_guard", "moments", "predict", "smoother", "smoother_unknown", "update",
 )  # fmt: skip
 
 
@@ -35,7 +35,7 @@ class Taken(NamedTuple):
     """The kernels that a verb takes, and those of its backward pass that it does not take itself.
 
     A family, and what names one of it after the dtype: a `Size` stands for an order, or a length of vectors, ``STATES``
-    for the states and the values observed of a model.
+    for the states and the values observed of a model, ``STATES_ALONE`` for its states.
     """
 
     forward: tuple[Named, ...]
@@ -49,7 +49,7 @@ class Size(NamedTuple):
     most: int
 
 
-STATES = object()
+STATES, STATES_ALONE = object(), object()
 
 
 def each(family: str, kinds: Sequence[str], *sizes: object) -> tuple[Named, ...]:
@@ -84,6 +84,8 @@ VERBS = {
             *each("filter", DATA, STATES),
         )
     ),
+    "kalman.predict": Taken((("predict", STATES_ALONE), ("known_guard",))),
+    "kalman.update": Taken((("update", STATES), ("known_guard",))),
 }
 
 
@@ -111,6 +113,9 @@ def filled(
     """The kernels of a family, one for every size that it is wanted for."""
     if rest and isinstance(rest[0], Size):
         return [(family, dtype, size, *rest[1:]) for size in sizes if rest[0].least <= size <= rest[0].most]
+    if rest in ([STATES], [STATES_ALONE]):
+        count = 2 if rest == [STATES] else 1
+        return [(family, dtype, *pair[:count]) for pair in states if is_written_out(pair[0], pair[count - 1])]
     if rest[:1] != [STATES]:
         return [(family, dtype, *rest)]
     some = [pair for pair in states if is_written_out(*pair) or family in MANY]

@@ -58,6 +58,9 @@ KERNELS = {
     "smoother_in_lanes": Family("smoother_in_lanes_{0}", "states_in_lanes.smoother.build", "smoother_many"),
     "gradient_in_lanes": Family("gradient_in_lanes_{0}", "states_in_lanes.gradient.build", "gradient_many"),
     "filter_guard": Family("filter_guard_{0}", "kalman.guard.build"),
+    "predict": Family("predict{1}_{0}", "kalman.streams.build_predict"),
+    "update": Family("update{1}_{2}_{0}", "kalman.streams.build_update"),
+    "known_guard": Family("known_guard_{0}", "kalman.guard.build_known"),
     "alignment": Family("wavefront_{1}_{0}", "alignment.kernel.build"),
 }
 

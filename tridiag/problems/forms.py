@@ -185,6 +185,9 @@ def lift(shape: Shape, rank: int, axis: int) -> Shape:
     return (1,) * (rank - len(shape)) + shape
 
 
+MOST_MEANT = 8  # coefficients of a higher order that somebody may have passed as one array
+
+
 def broadcast(shapes: Mapping[str, Shape], given: Mapping[str, Shape]) -> Shape:
     """The broadcast of equally long shapes; the error names the argument that does not fit."""
     if math.prod(map(len, shapes.values())) == 0:
@@ -274,10 +277,20 @@ def align_recurrence(
         raise ValueError("all arguments are scalars; at least one must be an array that has the axis of the recurrence")
     axis = normalise_axis(axis, rank)
     lifted = {name: lift(shape, rank, axis) for name, shape in rows.items()}
-    full = broadcast(lifted, rows)
+    try:
+        full = broadcast(lifted, rows)
+    except ValueError as error:
+        raise ValueError(f"{error}{as_an_order(rows.get('a', ()))}") from None
     check_columns(lifted, rows, axis)
     batch = full[:axis] + full[axis + 1 :]
     return lifted, {name: lift_state(name, shape, batch, axis) for name, shape in states.items()}, axis
+
+
+def as_an_order(shape: Shape) -> str:
+    """How coefficients of a higher order are passed, where one array that does not fit could be meant for them."""
+    if len(shape) != 1 or not 1 < shape[0] <= MOST_MEANT:
+        return ""
+    return f"; coefficients of order {shape[0]} are a tuple: ({', '.join(f'a[{k}]' for k in range(shape[0]))})"
 
 
 def align_matrices(given: Mapping[str, Shape]) -> tuple[dict[str, Shape], Shape]:

@@ -70,8 +70,37 @@ def align_selective(given: Mapping[str, Shape], axis: int) -> tuple[Shape, int, 
             lifted[name] = (*lift(head, rank, axis), 1)
         else:
             lifted[name] = ((1,) * (rank - len(head)) + head) + (given[name][-1:] or (1,))
-    *full, states = broadcast(lifted, given)
+    try:
+        *full, states = broadcast(lifted, given)
+    except ValueError as error:
+        raise ValueError(f"{error}{without_channels(given, axis, rank)}") from None
+    check_steps(given, axis, rank)
     if "init" in given:
         batch = (*full[:axis], *full[axis + 1 :], states)
         lifted["init"] = lift_state("init", given["init"], batch, axis)
     return tuple(full), states, axis, lifted
+
+
+def of_steps(given: Mapping[str, Shape], axis: int, rank: int) -> list[str]:
+    """Those of B and C whose axes before the states are those of x, but for its channels behind the steps."""
+    x = given.get("x", ())
+    if len(x) != rank or axis != rank - 2:
+        return []
+    return [name for name in ("B", "C") if len(given.get(name, ())) == rank and given[name][:-1] == x[:-1]]
+
+
+def without_channels(given: Mapping[str, Shape], axis: int, rank: int) -> str:
+    """What to do where B or C of each step lack the axis of channels, as in Mamba."""
+    found = of_steps(given, axis, rank)
+    return "".join(f"; {name}[..., None, :] is that of all channels" for name in found)
+
+
+def check_steps(given: Mapping[str, Shape], axis: int, rank: int) -> None:
+    """Refuse B or C that have the axes of x but for its channels, and broadcast against others than these."""
+    for name in of_steps(given, axis, rank):
+        if math.prod(given[name][:-1]) > 1:
+            raise ValueError(
+                f"{name} has shape {given[name]}, which broadcasts against x {given['x']} in two ways: "
+                f"{name}[..., None, :] is one for each step of all channels, {name}[..., None, :, :] one for each "
+                "channel; write the one meant"
+            )

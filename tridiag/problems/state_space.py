@@ -18,6 +18,7 @@ MATRICES = {"F": "kk", "H": "pk", "Q": "kk", "R": "pp"}  # that may change with 
 INTERCEPTS = {"state_intercept": "k", "obs_intercept": "p"}  # vectors that may change with time, and may not be given
 CHANGING = MATRICES | INTERCEPTS
 STATES = {"m0": "k", "P0": "kk"}  # of the first step
+STEP = {"mean": "k", "cov": "kk", "y": "p"} | CHANGING  # the axes of a single one
 PARAMETERS = (*MATRICES, *STATES)
 COVARIANCES = ("Q", "R", "P0")
 LETTERS = {"k": "states", "p": "values observed in a step"}
@@ -99,6 +100,21 @@ def align(shapes: Mapping[str, Shape]) -> tuple[dict[str, Shape], Shape, Shape]:
     return lifted, full, common({name: batches[name] for name in PARAMETERS if name != "m0"}, shapes)
 
 
+def align_step(shapes: Mapping[str, Shape]) -> tuple[dict[str, Shape], Shape]:
+    """The lifted shapes of the arrays of a single step, and the batch shape."""
+    lengths = {}
+    for name, letter in (("mean", "k"), ("y", "p")):
+        if name in shapes:
+            if not shapes[name] or not shapes[name][-1]:
+                raise ValueError(f"{name} has shape {shapes[name]}; wanted (..., {letter}), at least one value")
+            lengths[letter] = shapes[name][-1]
+    for name, shape in shapes.items():
+        checked_ending(name, shape, STEP[name], lengths)
+    batch = common({name: shape[: len(shape) - len(STEP[name])] for name, shape in shapes.items()}, shapes)
+    lifted = {name: (*(1,) * (len(batch) + len(STEP[name]) - len(shape)), *shape) for name, shape in shapes.items()}
+    return lifted, batch
+
+
 def states_of(shapes: Mapping[str, Shape]) -> int:
     """The number of states, which F tells."""
     if len(shapes["F"]) < 2 or shapes["F"][-1] != shapes["F"][-2]:
@@ -126,8 +142,13 @@ def check_order(y: Shape, H: Shape, lengths: Mapping[str, int]) -> None:
         meant = "y[..., None]" if rows == 1 and y[-2] != 1 else "y.swapaxes(-1, -2)"
         raise ValueError(
             f"y has shape {y}, (..., n, p): {y[-1]} values observed in each of {y[-2]} steps; H has shape {H}, for "
-            f"{rows}; where time is the last axis of y, pass {meant}"
+            f"{rows}; where time is the last axis of y, pass {meant}{columns_are_series(y, rows)}"
         )
+
+
+def columns_are_series(y: Shape, rows: int) -> str:
+    """What to pass of a table with a series in each column."""
+    return "; where its columns are series of one value, y.T[..., None]" if rows == 1 and len(y) == 2 else ""
 
 
 def checked_ending(name: str, shape: Shape, letters: str, lengths: Mapping[str, int]) -> Shape:

@@ -16,7 +16,17 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from tridiag.calls.fast_path import alignments, blocks, factored, filters, matrices, recurrences, selective, systems
+from tridiag.calls.fast_path import (
+    alignments,
+    blocks,
+    factored,
+    filters,
+    matrices,
+    recurrences,
+    selective,
+    streams,
+    systems,
+)
 from tridiag.calls.fast_path.alignments import smith_waterman
 from tridiag.calls.fast_path.blocks import BLOCK_SOLVES
 from tridiag.calls.fast_path.factored import FACTORED_SOLVES, Eliminated, Kind, Shapes, factors
@@ -24,6 +34,7 @@ from tridiag.calls.fast_path.facts import facts_of
 from tridiag.calls.fast_path.filters import kalman
 from tridiag.calls.fast_path.matrices import DETERMINANTS, PRODUCTS
 from tridiag.calls.fast_path.recurrences import RECURRENCES, bound_recurrence
+from tridiag.calls.fast_path.streams import STEPS
 from tridiag.calls.fast_path.systems import SOLVES, bound_call
 
 __all__ = [
@@ -33,6 +44,7 @@ __all__ = [
     "PRODUCTS",
     "RECURRENCES",
     "SOLVES",
+    "STEPS",
     "Eliminated",
     "Kind",
     "Shapes",
@@ -66,6 +78,7 @@ CACHES = (
     alignments.bound_alignment,
     filters.bound_filter,
     selective.bound_scan,
+    streams.known_step,
 )
 
 TABLES = (
@@ -78,6 +91,7 @@ TABLES = (
     selective.SCANS,
     *RECURRENCES.values(),
     *itertools.chain(*filters.TABLES.values()),
+    *STEPS.values(),
 )
 
 

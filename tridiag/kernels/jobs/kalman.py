@@ -85,6 +85,23 @@ def make_job(family: str, kind: str, form: StateSpace, shapes: Sequence[Shape], 
     return Job(kernels[-1], words, max(0, min(workers, items) - 1), unknowns)
 
 
+def make_step_job(
+    family: str, form: StateSpace, shapes: Sequence[Shape | None], dtype: np.dtype[Any], workers: int
+) -> Job:
+    """Of a single step: for contiguous arrays that have all batch axes, and none for time; None: not there."""
+    itemsize, ranks, (k, p) = dtype.itemsize, len(form.batch), (form.states, form.observed)
+    shapes = [*shapes, *[None] * (K.OPERANDS - len(shapes))]
+    strides = [[*stretched(shape or (), itemsize, ranks), 0] for shape in shapes]
+    items = -(-math.prod(form.batch) * itemsize // LINE)
+    kernel = (family, dtype.name, k) if family == "predict" else (family, dtype.name, k, p)
+    return Job(kernel, words_of(form, form.batch, strides, items), min(workers, items) - 1, work_of_step(form))
+
+
+def work_of_step(form: StateSpace) -> int:
+    """In the measure of `unknowns_of`."""
+    return math.prod(form.batch) * form.states * (form.states + form.observed)
+
+
 def words_of(form: StateSpace, batch: Shape, strides: Sequence[Sequence[int]], items: int, **more: int) -> Any:
     """The record of a job, with the strides of its operands."""
     ranks = len(batch)
@@ -125,6 +142,11 @@ def expected(form: StateSpace, shapes: Sequence[Shape]) -> np.ndarray[Any, Any]:
     rows = [shapes[k][-1] for k in K.COVARIANCES]
     facts = {"observations": math.prod(shapes[K.Y]), "missing": bool(form.missing)}
     return K.Expected.filled(matrices=count, rows=rows, unread=unread, **facts)
+
+
+def expected_of_step(shape: Shape) -> np.ndarray[Any, Any]:
+    """The same for a step: of the covariance before it, which has that shape."""
+    return K.Expected.filled(matrices=[0, 0, math.prod(shape[:-2])], rows=[0, 0, shape[-1]])
 
 
 def is_small(form: StateSpace) -> bool:

@@ -117,3 +117,24 @@ def build(dtype: str):
         return call(looking(zero), (job, facts))
 
     return cfunc(types.int64(types.int64, types.int64), error_model="numpy")(enter)
+
+
+def build_known(dtype: str):
+    """The C function int64 guard(job, expected): not 0 where a state has an infinite variance."""
+    zero, which = np.zeros((), dtype)[()], COVARIANCES.index(K.P0)
+
+    @njit(**OPTIONS)
+    def look(job, facts, zero):
+        expected, found = expected_at(facts), 0
+        k, size = expected.rows[which], bytes_of_real(zero, ())
+        for index in range(expected.matrices[which]):
+            for i in range(k):
+                found += load(job.pointers[K.P0] + (index * k * k + i * (k + 1)) * size, zero) == math.inf
+        return found
+
+    looking = c_function(look, "tridiag_known_guard", 2, types.int64, first=RecordAt(Filter))
+
+    def enter(job, facts):
+        return call(looking(zero), (job, facts))
+
+    return cfunc(types.int64(types.int64, types.int64), error_model="numpy")(enter)

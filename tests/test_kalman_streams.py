@@ -1,0 +1,254 @@
+"""Single steps of filters by kernels: the results of the other libraries' way, whatever lies where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from guarded import memory
+
+from tridiag import kalman
+from tridiag.calls import fast_path
+from tridiag.kalman import streams
+from tridiag.kernels.jobs.systems import WORTH_A_THREAD
+from tridiag.kernels.jobs.words.kalman import WRITTEN_OUT
+
+pytest.importorskip("numba")
+
+SIZES = (1, 1), (2, 1), (3, 2), (8, 8)
+DTYPES = {"float64": 1e-12, "float32": 1e-4}
+PREDICT, UPDATE = VERBS = "predict", "update"
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    fast_path.forget()
+    yield
+    fast_path.forget()
+
+
+def covariance(rng: np.random.Generator, *shape: int) -> Any:
+    x = rng.normal(size=(*shape, shape[-1]))
+    return x @ x.swapaxes(-1, -2)
+
+
+def operands(verb: str, k: int, p: int, batch: tuple[int, ...] = (), own: tuple[int, ...] = ()) -> dict[str, Any]:
+    """Of states with batch axes, and a model with ``own``; a value in five is missing."""
+    rng = np.random.default_rng(k)
+    given = {"mean": rng.normal(size=(*batch, k)), "cov": covariance(rng, *batch, k)}
+    if verb == PREDICT:
+        return given | {"F": rng.normal(size=(*own, k, k)), "Q": covariance(rng, *own, k)}
+    y = rng.normal(size=(*batch, p))
+    y[rng.random(y.shape) < 0.2] = np.nan
+    return given | {"y": y, "H": rng.normal(size=(*own, p, k)), "R": covariance(rng, *own, p)}
+
+
+def one_step(verb: str, given: dict[str, Any], **more: Any) -> Any:
+    return getattr(kalman, verb)(**given, **more)
+
+
+def met(verb: str, given: dict[str, Any]) -> Any:
+    """By the table of calls that were met, this one among them."""
+    for _ in range(3):
+        one_step(verb, given)
+    found = recalled(verb, given)
+    assert found is not None
+    return found
+
+
+def recalled(verb: str, given: dict[str, Any]) -> Any:
+    """By the table alone; None where it has no such call."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fast_path.streams, "known_step", lambda *_: None)
+        return fast_path.STEPS[verb].call(*given.values())
+
+
+def in_numpy(verb: str, given: dict[str, Any], **more: Any) -> Any:
+    """By NumPy alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(streams, "is_alike", lambda *_: False)
+        patch.setattr(streams.Step, "compiled", lambda *_: None)
+        return one_step(verb, given, **more)
+
+
+def assert_alike(found: Any, wanted: Any, tolerance: float) -> None:
+    for x, y in zip(found, wanted, strict=True):
+        assert (x.dtype, x.shape) == (y.dtype, y.shape)
+        np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance * np.nanmax(abs(y), initial=0))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_results_are_those_of_numpy(verb: str, size: tuple[int, int], dtype: str) -> None:
+    for batch in ((), (1,), (3,), (2, 19)):
+        for own in ((), batch):
+            given = {name: x.astype(dtype) for name, x in operands(verb, *size, batch, own).items()}
+            wanted = in_numpy(verb, given)
+            for found in (one_step(verb, given), met(verb, given)):
+                assert_alike(found, wanted, DTYPES[dtype])
+                assert (found[1] == found[1].swapaxes(-1, -2)).all()
+                assert (np.diagonal(found[1], axis1=-2, axis2=-1) >= 0).all()
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("shared", ["mean", "cov", "y"])
+def test_what_series_share(verb: str, shared: str) -> None:
+    """States, covariances or observations in common, and models along another axis."""
+    given = operands(verb, 2, 2, (5, 1), (1, 9))
+    if shared in given:
+        given[shared] = given[shared][0, 0]
+    wanted = in_numpy(verb, given)
+    assert wanted[1].shape == (5, 9, 2, 2)
+    for found in (one_step(verb, given), met(verb, given)):
+        assert_alike(found, wanted, 1e-12)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_arrays_that_lie_otherwise(verb: str) -> None:
+    """Of other dtypes, with rows that are apart or backwards: as contiguous ones."""
+    given = operands(verb, 3, 2, (4,))
+    wanted = in_numpy(verb, given)
+    apart = {name: np.stack([x, x])[::-1].T[..., 0].T for name, x in given.items()}
+    every_other = {name: np.repeat(x, 2, -1)[..., ::2] for name, x in given.items()}
+    for other in (apart, every_other):
+        for _ in range(3):
+            assert_alike(one_step(verb, other), wanted, 1e-12)
+    name = "F" if verb == PREDICT else "H"
+    whole = given | {name: np.ones(given[name].shape, int)}
+    for _ in range(3):
+        assert_alike(one_step(verb, whole), in_numpy(verb, whole), 1e-12)
+    assert one_step(verb, {name: x.astype("f2") for name, x in given.items()})[0].dtype == np.float16
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_intercepts(verb: str) -> None:
+    given = operands(verb, 3, 2, (4,))
+    name, length = ("state_intercept", 3) if verb == PREDICT else ("obs_intercept", 2)
+    for shape in ((length,), (4, length), (7, 4, length)):
+        more = {name: np.random.default_rng(1).normal(size=shape)}
+        for _ in range(2):
+            assert_alike(one_step(verb, given, **more), in_numpy(verb, given, **more), 1e-12)
+
+
+SPECIAL = {
+    "nothing is certain of one": np.diag([1.0, 0.0]),
+    "all is certain": np.zeros((2, 2)),
+    "of one direction": np.ones((2, 2)),
+    "not symmetric": np.array([[1.0, 0.5], [0.2, 1.0]]),
+    "a negative variance": np.diag([-1.0, 1.0]),
+    "indefinite": np.array([[1.0, 2.0], [2.0, 1.0]]),
+    "not a number": np.array([[1.0, np.nan], [np.nan, 1.0]]),
+    "tiny": np.diag([1e-300, 1.0]),
+    "huge": np.diag([1e200, 1.0]),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("which", ["cov", "noise"])
+@pytest.mark.parametrize("case", SPECIAL)
+def test_special_covariances(verb: str, which: str, case: str) -> None:
+    """What is no covariance has a result too, and no other series feels it."""
+    given, name = operands(verb, 2, 2, (3,), (3,)), which
+    if name == "noise":
+        name = "Q" if verb == PREDICT else "R"
+    given[name][1] = SPECIAL[case]
+    with np.errstate(all="ignore"):
+        wanted = in_numpy(verb, given)
+    for found in (one_step(verb, given), met(verb, given)):
+        assert_alike(found, wanted, 1e-12)
+        assert not any(np.isnan(x[[0, 2]]).any() for x in found)
+
+
+def test_an_exact_observation_leaves_nothing() -> None:
+    """Again and again, from covariances of the step before."""
+    mean, cov = np.zeros(2), 100 * np.eye(2)
+    H, F = np.array([[1.0, 0.5]]), np.array([[0.5, 0.5], [-0.5, 0.5]])
+    for _ in range(9):
+        before = cov[0, 0]
+        mean, cov, _ = kalman.update(mean, cov, np.ones(1), H=H, R=np.zeros((1, 1)))
+        assert (np.diagonal(cov) >= 0).all() and abs(H @ cov @ H.T).max() <= 1e-14 * before
+        mean, cov = kalman.predict(mean, cov, F=F, Q=np.diag([1.0, 0.0]))
+        assert (np.diagonal(cov) >= 0).all()
+    assert np.isfinite(mean).all()
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("batch", [(), (11,)])
+def test_a_state_that_is_unknown_is_refused_in_a_call_that_was_met(verb: str, batch: tuple[int, ...]) -> None:
+    given = operands(verb, 2, 1, batch)
+    assert met(verb, given) is not None
+    given["cov"][..., 1, 1] = np.inf
+    assert recalled(verb, given) is None
+    with pytest.raises(ValueError, match=r"cov\[1, 1\] is inf"):
+        one_step(verb, given)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_many_series_by_threads(verb: str) -> None:
+    given = operands(verb, 2, 1, (WORTH_A_THREAD // 4,))
+    assert_alike(one_step(verb, given), in_numpy(verb, given), 1e-12)
+    one = one_step(verb, {name: x[:1] if name in ("mean", "cov", "y") else x for name, x in given.items()})
+    for x, alone in zip(one_step(verb, given), one, strict=True):
+        np.testing.assert_array_equal(x[:1], alone)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_larger_models_and_no_series(verb: str) -> None:
+    """For which there is no kernel."""
+    given = operands(verb, WRITTEN_OUT + 1, 1)
+    assert_alike(one_step(verb, given), in_numpy(verb, given), 0)
+    assert one_step(verb, operands(verb, 2, 1, (0,)))[1].shape == (0, 2, 2)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("size", SIZES)
+def test_no_memory_but_that_of_the_operands(verb: str, size: tuple[int, int]) -> None:
+    rooms = memory.Rooms()
+    held = {name: rooms.copy(x) for name, x in operands(verb, *size, (9,), (9,)).items()}
+    for one in held.values():
+        one.lock()
+    for _ in range(3):
+        found = one_step(verb, {name: one.array for name, one in held.items()})
+    rooms.give_back()
+    assert_alike(found, in_numpy(verb, operands(verb, *size, (9,), (9,))), 1e-12)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_tensors_with_and_without_gradients(verb: str) -> None:
+    """Kernels have no derivatives: with these, and in `torch.func`, PyTorch's own operations compute."""
+    torch = pytest.importorskip("torch")
+    given = operands(verb, 3, 2, (4,))
+    wanted = in_numpy(verb, given)
+    tensors = {name: torch.tensor(x) for name, x in given.items()}
+    found = one_step(verb, tensors)
+    assert_alike([x.numpy() for x in found], wanted, 1e-12)
+    tensors["cov"].requires_grad_()
+    found = one_step(verb, tensors)
+    assert_alike([x.detach().numpy() for x in found], wanted, 1e-12)
+    found[0].nansum().backward() if verb == UPDATE else found[1].sum().backward()
+    assert tensors["cov"].grad.isfinite().all() and tensors["cov"].grad.any()
+    with torch.no_grad():
+        assert not any(x.requires_grad for x in one_step(verb, tensors))
+    names = "mean", "cov", *(["y"] if verb == UPDATE else [])
+    model = {name: x for name, x in tensors.items() if name not in names}
+    mapped = torch.func.vmap(lambda *x: tuple(one_step(verb, dict(zip(names, x, strict=True)) | model)))
+    assert_alike([x.detach().numpy() for x in mapped(*(tensors[name] for name in names))], wanted, 1e-12)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_arrays_of_jax_inside_and_outside_of_programs(verb: str) -> None:
+    jax = pytest.importorskip("jax")
+    with jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64():
+        given = {name: jax.numpy.asarray(x) for name, x in operands(verb, 3, 2, (4,)).items()}
+        wanted = in_numpy(verb, operands(verb, 3, 2, (4,)))
+        for run in (one_step, jax.jit(one_step, static_argnums=0)):
+            assert_alike([np.asarray(x) for x in run(verb, given)], wanted, 1e-12)
+
+        def total(cov: Any) -> Any:
+            return one_step(verb, given | {"cov": cov})[0 if verb == UPDATE else 1].sum()
+
+        slopes = [jax.grad(f)(given["cov"]) for f in (total, jax.jit(total))]
+        np.testing.assert_allclose(*map(np.asarray, slopes), rtol=1e-9, atol=1e-12)
