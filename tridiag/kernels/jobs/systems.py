@@ -233,9 +233,11 @@ def group(form: Form, dtype: np.dtype, matrices: Any, workers: int, masked: bool
     interleaved, long = neighbours(matrices, dtype.itemsize, lanes), None
     kept = (4 if form.pivoting is True else 2) * dtype.itemsize * lanes
     if not interleaved:
-        return one_by_one if masked or flags else in_narrow_blocks(form, dtype, matrices, workers, one_by_one)
+        return one_by_one if flags else in_narrow_blocks(form, dtype, matrices, workers, one_by_one)
     stretches, groups = split(interleaved, form.n, lanes, kept)
-    if stretches > 1 and groups < LONG and not masked and not flags and not few(form, interleaved, lanes, workers):
+    # the mask of several vectors, which is gathered tile by tile
+    spread = masked and interleaved > lanes and matrices[-1][1][3] not in (0, 1)
+    if stretches > 1 and groups < LONG and not spread and not flags and not few(form, interleaved, lanes, workers):
         long = blocks(interleaved, count // interleaved, form.n, lanes, kept, workers)
     if not long and interleaved < 2 * lanes:
         return one_by_one._replace(stretches=stretches)
@@ -259,12 +261,15 @@ def in_narrow_blocks(form: Form, dtype: np.dtype, matrices: Any, workers: int, w
     return whole._replace(interleaved=systems, long=blocks(systems, outer, form.n, lanes, 2 * LINE, workers))
 
 
-def kernel_of(form: Form, dtype: np.dtype, sides: int, shared: bool, grouping: Grouping, flags: int) -> tuple[str, ...]:
+def kernel_of(
+    form: Form, dtype: np.dtype, sides: int, shared: bool, grouping: Grouping, flags: int, masked: bool
+) -> tuple[str, ...]:
     """The family of kernels and what it is asked with.
 
-    Kinds of kernels: "rows" (no systems side by side), "interleaved", "pivoted" (partial pivoting throughout), both
-    also in blocks of rows, "multiple_rhs" (factors, and many right sides a matrix), "few_matrices" (the same, with
-    right sides in the lanes), and those of periodic systems.
+    Kinds of kernels: "rows" (no systems side by side), "interleaved", "pivoted" (partial pivoting throughout), "masked"
+    and "pivoted_masked" (systems side by side of which rows are taken out), all but the first also in blocks of rows,
+    "multiple_rhs" (factors, and many right sides a matrix), "few_matrices" (the same, with right sides in the lanes),
+    and those of periodic systems.
     """
     if form.periodic:
         return "cyclic", dtype.name
@@ -274,6 +279,8 @@ def kernel_of(form: Form, dtype: np.dtype, sides: int, shared: bool, grouping: G
         kind = "few_matrices" if shared else "multiple_rhs"
     else:
         kind = "pivoted" if form.pivoting is True else "interleaved" if grouping.interleaved else "rows"
+        if masked and grouping.interleaved:
+            kind = "pivoted_masked" if form.pivoting is True else "masked"
     return "row_blocks" if grouping.long else "thomas", dtype.name, kind
 
 
@@ -323,7 +330,7 @@ def make_job(form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], fla
     words[J.AXES :] = [word for axis in axes for word in axis]
     words.flags.writeable = False
     items = long_blocks * spans * (count // found.interleaved) if found.long else runs * chunks
-    kernel = kernel_of(form, dtype, sides, shared, found, flags)
+    kernel = kernel_of(form, dtype, sides, shared, found, flags, masked)
     job = Job(kernel, words, min(helpers, max(0, items - 1)), unknowns, tuple(order))
     return adjoint_of(job) if flags & J.ADJOINT else job
 
