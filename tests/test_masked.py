@@ -50,6 +50,25 @@ def test_systems_side_by_side(backend: Subject, pivoting: bool | str, rows: int,
 @pytest.mark.parametrize("transpose", [False, True])
 @pytest.mark.parametrize("layout", MASKS)
 @pytest.mark.parametrize("systems", SOME)
+def test_few_systems(backend: Subject, pivoting: bool | str, systems: int, layout: str, transpose: bool) -> None:
+    system, keep = dominant((150, 30), axis=0), masks(layout, 150, 30)
+    (*bands, d), where = [np.ascontiguousarray(x[:, -systems:]) for x in system], keep[:, -systems:]
+    options = {"axis": 0, "where": where, "pivoting": pivoting, "transpose": transpose}
+    given = [*bands, d] if transpose else spoilt([*bands, d], where)
+    assert_solves(backend.solve(*given, **options), *bands, d, **options)
+
+
+@pytest.mark.only(promises=(True, "auto"))
+@pytest.mark.parametrize("systems", SOME)
+def test_few_systems_to_be_eliminated_again(backend: Subject, pivoting: bool | str, systems: int) -> None:
+    system, keep = uniform((150, systems), axis=0), masks("in C order", 150, systems + 20)[:, 20:]
+    options = {"axis": 0, "where": keep, "pivoting": pivoting}
+    assert_solves(backend.solve(*spoilt(system, keep), **options), *system, **options)
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("layout", MASKS)
+@pytest.mark.parametrize("systems", SOME)
 def test_long_systems(backend: Subject, pivoting: bool | str, systems: int, layout: str, transpose: bool) -> None:
     """The rows of a system in blocks, as those of a system whose rows are taken one after the other."""
     system, keep = dominant((LONG, 30), axis=0), masks(layout, LONG, 30)

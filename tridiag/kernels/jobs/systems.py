@@ -232,6 +232,8 @@ def group(form: Form, dtype: np.dtype, matrices: Any, workers: int, masked: bool
         return one_by_one
     interleaved, long = neighbours(matrices, dtype.itemsize, lanes), None
     kept = (4 if form.pivoting is True else 2) * dtype.itemsize * lanes
+    if masked and not interleaved:
+        one_by_one = in_part_of_a_vector(form, dtype, matrices, one_by_one)
     if not interleaved:
         return one_by_one if flags else in_narrow_blocks(form, dtype, matrices, workers, one_by_one)
     stretches, groups = split(interleaved, form.n, lanes, kept)
@@ -239,7 +241,7 @@ def group(form: Form, dtype: np.dtype, matrices: Any, workers: int, masked: bool
     spread = masked and interleaved > lanes and matrices[-1][1][3] not in (0, 1)
     if stretches > 1 and groups < LONG and not spread and not flags and not few(form, interleaved, lanes, workers):
         long = blocks(interleaved, count // interleaved, form.n, lanes, kept, workers)
-    if not long and interleaved < 2 * lanes:
+    if not long and interleaved < 2 * lanes and not (masked and dtype.kind == "f" and count == interleaved):
         return one_by_one._replace(stretches=stretches)
     return Grouping(groups * lanes, count // interleaved * stretches, interleaved, stretches, long)
 
@@ -248,6 +250,14 @@ def few(form: Form, systems: int, lanes: int, workers: int) -> bool:
     """Whether systems side by side are so few that one thread has all that is kept of them in its caches."""
     groups = -(-systems // lanes)
     return form.pivoting == "auto" and workers == 1 and groups <= FEW_GROUPS and groups * form.n * 2 * LINE <= SCRATCH
+
+
+def in_part_of_a_vector(form: Form, dtype: np.dtype, matrices: Any, whole: Grouping) -> Grouping:
+    """All systems, side by side and less than a vector, of which rows are taken out; else ``whole``."""
+    systems = neighbours(matrices, dtype.itemsize, 2)
+    if systems != math.prod(a[0] for a in matrices) or dtype.kind != "f" or form.pivoting is True:
+        return whole
+    return whole._replace(interleaved=systems, stretches=1)
 
 
 def in_narrow_blocks(form: Form, dtype: np.dtype, matrices: Any, workers: int, whole: Grouping) -> Grouping:

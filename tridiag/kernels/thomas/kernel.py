@@ -24,7 +24,7 @@ from tridiag.kernels.thomas.both_ends import BOTH_ENDS, SUBSTITUTE_ENDS
 from tridiag.kernels.thomas.deferred import CATCH_UP, some_wait
 from tridiag.kernels.thomas.gathered import solve_gathered
 from tridiag.kernels.thomas.interleaved import EXCHANGED_INTERLEAVED, SOLVE_INTERLEAVED, extent
-from tridiag.kernels.thomas.masked import EXCHANGED_MASKED, SOLVE_MASKED
+from tridiag.kernels.thomas.masked import EXCHANGED_MASKED, SOLVE_MASKED, SOLVE_MASKED_GROUP
 from tridiag.kernels.thomas.multiple_rhs import factor_few_matrices, solve_few_matrices, solve_multiple_rhs
 from tridiag.kernels.thomas.one_vector import SOLVE_GROUP
 from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_GROUP
@@ -136,7 +136,7 @@ def work_pivoted(job, zero):
 @njit(**OPTIONS)
 def work_masked(job, zero):
     """Systems side by side of which rows are taken out."""
-    work_tiles(job, zero, SOLVE_GROUP, SOLVE_MASKED, none_short)
+    work_tiles(job, zero, SOLVE_MASKED_GROUP, SOLVE_MASKED, none_short)
 
 
 @njit(**OPTIONS)

@@ -9,28 +9,30 @@ from numba import njit
 
 from tridiag.kernels.access.bind import operand_of
 from tridiag.kernels.access.masked_layouts import GATHER_MASK
-from tridiag.kernels.access.operands import bytes_of_row, lanes_of
+from tridiag.kernels.access.operands import bytes_of_real, bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.access.rows import ZERO
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import WHERE_
 from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.interrupts import stopping_at
-from tridiag.kernels.simd.memory import set_word
+from tridiag.kernels.simd.memory import set_word, word
 from tridiag.kernels.simd.vector import OPTIONS
 from tridiag.kernels.thomas.bands import moved_operands
 from tridiag.kernels.thomas.bind import bind_group, read_mask
 from tridiag.kernels.thomas.interleaved import EARLY, all_certified, past_caches, solution_interleaved
 from tridiag.kernels.thomas.masked_sweeps import (
     ELIMINATE_MASKED,
+    ELIMINATE_MASKED_NARROW,
     PIVOT_MASKED,
     SUBSTITUTE_MASKED,
+    SUBSTITUTE_MASKED_NARROW,
     SUBSTITUTE_MASKED_STREAM,
     UNPIVOT_MASKED,
     UNPIVOT_MASKED_STREAM,
 )
-from tridiag.kernels.thomas.one_vector import backward_rows, settle_group
+from tridiag.kernels.thomas.one_vector import SOLVE_GROUP, backward_rows, settle_group
 from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_GROUP
-from tridiag.kernels.thomas.refine import hopeless
+from tridiag.kernels.thomas.refine import hopeless, uncertified_lanes
 from tridiag.kernels.thomas.sweeps import (
     BEGIN_PIVOTED,
     CARRIED_PIVOTED,
@@ -40,6 +42,8 @@ from tridiag.kernels.thomas.sweeps import (
     X_PLAIN,
 )
 from tridiag.kernels.thomas.workspace import STEPS
+
+FEW_ROWS = 64  # of a group that fills no vector, after which it is looked at for systems without certificate
 
 
 @njit(**OPTIONS)
@@ -76,6 +80,8 @@ def solve_masked(zero, job, worker, first, groups):
     """Groups that lie side by side, row by row through all of them."""
     lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), job.rows, worker.kept
     step, good, carry = ROWS_PLAIN * row * groups, worker.good, worker.carry
+    if groups == 1 and parts_of(zero, ()) == 1 and solve_narrow(zero, job, worker, first, lanes):
+        return
     mask = start_masked(zero, job, worker, first, groups)
     ZERO(zero, (carry, row, groups))
     if sweep_down_masked(zero, job, worker, groups, mask) and all_certified(zero, job, worker, groups):
@@ -97,6 +103,49 @@ def solve_masked(zero, job, worker, first, groups):
 
 
 SOLVE_MASKED = STEPS.add_step(solve_masked)
+
+
+@njit(**OPTIONS)
+def solve_masked_group(zero, job, worker, first, used, follows):
+    """A group at an end of a tile, of neighbours that fill no vector; or systems that lie anyhow."""
+    if parts_of(zero, ()) == 2 or job.interleaved == 0 or not solve_narrow(zero, job, worker, first, used):
+        SOLVE_GROUP(zero, (job, worker, first, used, 0))
+
+
+SOLVE_MASKED_GROUP = STEPS.add_step(solve_masked_group)
+
+
+@njit(**OPTIONS)
+def solve_narrow(zero, job, worker, first, used):
+    """A group of neighbours to memory, its state in registers; False where a system has no certificate."""
+    lanes, row, n, step = lanes_of(zero, ()), bytes_of_row(zero, ()), job.rows, ROWS_PLAIN * bytes_of_row(zero, ())
+    y, good, most = worker.kept, worker.good, (used - lanes) * bytes_of_real(zero, ())
+    bind_group(zero, job, worker, first, used)
+    mask = gather(zero, job, worker, used)
+    operands = (*moved_operands(zero, job, worker), most)
+    set_word(good, (1 << 2 * lanes) - 1)
+    ZERO(zero, (y, row, ROWS_PLAIN))
+    ZERO(zero, (worker.carry, row, 1))
+    for i in range(0, n, FEW_ROWS):
+        last = min(i + FEW_ROWS, n)
+        places = y + (i + 1) * step, step, worker.carry, good
+        ELIMINATE_MASKED_NARROW(zero, (*operands, n, 1, *mask, *places, i, last))
+        if uncertified_lanes(zero, job, word(good), used) != 0 or stopping_at(i // FEW_ROWS, 64):
+            return False
+    words = y + step, step, worker.carry, 1, n, *solution_interleaved(zero, worker), most
+    SUBSTITUTE_MASKED_NARROW(zero, (*words, *mask))
+    return True
+
+
+@njit(**OPTIONS)
+def gather(zero, job, worker, used):
+    """The mask of so many lanes of the group that is bound, in whole vectors; its words are as of `masks_of_tile`."""
+    lanes, operand = lanes_of(zero, ()), operand_of(zero, worker.bindings, WHERE_)
+    if used == lanes and step_of_lanes(job) == 1:
+        return operand.lanes[0], operand.stride, 0
+    words = operand.lanes[0], step_of_lanes(job), used, operand.stride, job.rows, worker.masks, lanes
+    GATHER_MASK(zero, words)
+    return worker.masks, lanes, 0
 
 
 @njit(**OPTIONS)

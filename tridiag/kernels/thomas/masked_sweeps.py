@@ -27,33 +27,35 @@ from tridiag.kernels.thomas.steps import Pivoted, Thomas
 from tridiag.kernels.thomas.sweeps import Substitution, parted
 
 
-def with_mask(code: Code, words: Sequence[Any]) -> tuple[Any, ...]:
-    """Operands, moves and places of a layout, and the mask, whose words are the last."""
-    return words[:4], words[4:8], words[8:11], MaskOfGroups(code, *words[11:], words[8])
+def mask_of(code: Code, words: Sequence[Any], most: Value) -> MaskOfGroups:
+    base, stride, side = words
+    return MaskOfGroups(code, base, stride, side, most)
 
 
 def eliminate_masked(asks: bool, step: Any, code: Code, *words: Any) -> None:
     layout, span = parted(words)
-    Masked(code, *with_mask(code, layout), asks).down(span.first, span.last, span.elimination(code, step))
+    operands, moves, places, mask = layout[:4], layout[4:8], layout[8:11], mask_of(code, layout[11:], layout[8])
+    Masked(code, operands, moves, places, mask, asks).down(span.first, span.last, span.elimination(code, step))
 
 
 def eliminate_masked_narrow(code: Code, *words: Any) -> None:
     layout, span = parted(words)
     if code.parts == 1:  # of complex numbers it is never called
-        narrow = MaskedNarrow(code, *with_mask(code, layout))
+        operands, moves, places, mask = layout[:4], layout[4:8], layout[8:11], mask_of(code, layout[11:], layout[8])
+        narrow = MaskedNarrow(code, operands, moves, places, mask)
         narrow.down(span.first, span.last, span.elimination(code, Thomas))
 
 
 def substitute_masked(past_caches: bool, step: Any, code: Code, *words: Value) -> None:
     source, stride, carry, groups, count, *target = words[:-3]
-    sweep, mask = Substitution(code, step, source, stride, carry, carry), MaskOfGroups(code, *words[-3:], target[-1])
+    sweep, mask = Substitution(code, step, source, stride, carry, carry), mask_of(code, words[-3:], target[-1])
     to_interleaved(past_caches, code, target, count, groups, masked_solution(sweep, mask))
 
 
 def substitute_masked_narrow(code: Code, *words: Value) -> None:
     source, stride, carry, _, count, *target = words[:-3]
     if code.parts == 1:
-        mask = MaskOfGroups(code, *words[-3:], target[-1])
+        mask = mask_of(code, words[-3:], target[-1])
         masked_narrow_to(code, target, count, Substitution(code, Thomas, source, stride, carry, carry), mask)
 
 

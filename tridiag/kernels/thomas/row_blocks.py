@@ -137,7 +137,7 @@ def substitute_pivoted(zero, operands, i0, words):
 
 @njit(**OPTIONS)
 def put_solution(zero, job, substitute, operands, i0, source, groups, count, carry, x, x_step, width, room):
-    """x of ``count`` rows from ``i0`` on to memory, last row first, from x behind them, ``carry``; then of the first."""
+    """x of ``count`` rows from ``i0`` on to memory, last row first; ``carry``: x behind them, and then of ``i0``."""
     row, side = bytes_of_row(zero, ()), bytes_of_real(zero, ())
     step, most = depth(job) * groups * row, width - row
     if (x | x_step) % side != 0:
