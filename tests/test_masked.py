@@ -8,6 +8,8 @@ from helpers import DTYPES, Subject, assert_same_bits, assert_solves, dominant, 
 
 import tridiag
 
+from guarded.memory import Rooms, plain  # isort: skip
+
 WIDE = 300  # systems side by side, some of which fill no vector
 LONG = 9000  # rows that are solved in blocks, where they are of
 SOME = 3, 8, 13  # systems that fill no vector, one, or several
@@ -135,3 +137,25 @@ def test_in_place_and_wherever_operands_begin(backend: Subject, pivoting: bool |
         *bands, d, where = moved
         x = backend.solve(*bands, d, axis=0, where=where, pivoting=pivoting, overwrite_d=True)
         assert_same_bits(x, wanted)
+
+
+@pytest.mark.parametrize("behind", [False, True])
+@pytest.mark.parametrize("shape", [(41, 3), (41, 8), (41, WIDE), (LONG, 3), (LONG, 8), (LONG, 13)])
+@pytest.mark.parametrize("constant", [(), (0,), (1,)])
+def test_no_memory_beside_operands_is_touched(
+    backend: Subject, pivoting: bool | str, shape: tuple[int, int], constant: tuple[int, ...], behind: bool
+) -> None:
+    """Of masks least of all, of which rows are read in whole vectors."""
+    system, keep = dominant(shape, axis=0), masks("in C order", 2 * shape[0], 20 + shape[1])[-shape[0] :, -shape[1] :]
+    keep = keep[tuple(slice(1) if k in constant else slice(None) for k in range(2))]
+    rooms = Rooms()
+    held = [rooms.copy(x, plain(2, behind)) for x in (*system, keep)]
+    out = rooms.hold(shape, "float64", plain(2, behind))
+    for x in held:
+        x.lock()
+    *given, where = [x.array for x in held]
+    backend.solve(*given, axis=0, where=where, pivoting=pivoting, out=out.array)
+    found, beside = out.array.copy(), out.written_beside()
+    rooms.give_back()
+    assert_same_bits(found, backend.solve(*system, axis=0, where=np.array(keep), pivoting=pivoting))
+    assert beside == 0
