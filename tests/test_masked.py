@@ -15,7 +15,7 @@ LONG = 9000  # rows that are solved in blocks, where they are of
 SOME = 3, 8, 13  # systems that fill no vector, one, or several
 MASKS = "in C order", "in Fortran order", "the same rows everywhere", "systems in or out", "backwards"
 
-pytestmark = pytest.mark.only(library="numpy")
+pytestmark = pytest.mark.only(library="numpy", compiled=True)
 
 
 def masks(layout: str, *shape: int) -> np.ndarray:
