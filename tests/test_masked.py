@@ -15,7 +15,7 @@ LONG = 9000  # rows that are solved in blocks, where they are of
 SOME = 3, 8, 13  # systems that fill no vector, one, or several
 MASKS = "in C order", "in Fortran order", "the same rows everywhere", "systems in or out", "backwards"
 
-pytestmark = pytest.mark.only(library="numpy")
+pytestmark = pytest.mark.only(library="numpy", compiled=True)
 
 
 def masks(layout: str, *shape: int) -> np.ndarray:
@@ -81,6 +81,20 @@ def test_long_systems(backend: Subject, pivoting: bool | str, systems: int, layo
     rows = [np.ascontiguousarray(y.T) for y in (*bands, d, where)]
     np.testing.assert_allclose(x.T, tridiag.solve(*rows[:4], where=rows[4], **options), rtol=1e-11, atol=1e-13)
     assert not x[~where].any()
+
+
+@pytest.mark.parametrize("outer", [1, 2])
+@pytest.mark.parametrize("systems", SOME)
+def test_long_systems_whose_couplings_hardly_decay(backend: Subject, systems: int, outer: int) -> None:
+    """They are not solved in blocks in the end."""
+    shape, rng = (outer, LONG, systems), np.random.default_rng(2)
+    a, b, c, d = np.full(shape, -1.0), np.full(shape, 2.0001), np.full(shape, -1.0), rng.uniform(-1, 1, shape)
+    keep = rng.uniform(size=shape) < 0.999
+    x = backend.solve(a, b, c, d, axis=1, where=keep)
+    rows = [np.ascontiguousarray(np.moveaxis(y, 1, -1)) for y in (a, b, c, d, keep)]
+    wanted = tridiag.solve(*rows[:4], where=rows[4])
+    np.testing.assert_allclose(np.moveaxis(x, 1, -1), wanted, rtol=1e-8, atol=1e-8 * abs(wanted).max())
+    assert not x[~keep].any()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -340,17 +340,12 @@ def solve_blocks(job, zero, task):
 
 
 @njit(**OPTIONS)
-def solve_plain_blocks(job, zero, task):
+def solve_plain(job, zero):
     """Systems that fill no vector are, as whole ones, such as lie anyhow, unless `both_ends` takes them."""
-    count = solve_blocks(job, zero, task)
+    count = solve_blocks(job, zero, plain_task(zero))
     if job.interleaved < lanes_of(zero, ()):
         job.interleaved = 0
     return count
-
-
-@njit(**OPTIONS)
-def solve_plain(job, zero):
-    return solve_plain_blocks(job, zero, plain_task(zero))
 
 
 @njit(**OPTIONS)
@@ -360,7 +355,11 @@ def solve_pivoted(job, zero):
 
 @njit(**OPTIONS)
 def solve_masked(job, zero):
-    return solve_plain_blocks(job, zero, masked_task(zero))
+    """Systems that fill no vector are, as whole ones, one group if they are all, else such as lie anyhow."""
+    count = solve_blocks(job, zero, masked_task(zero))
+    if job.stretches == 0:
+        job.interleaved = 0
+    return count
 
 
 @njit(**OPTIONS)
