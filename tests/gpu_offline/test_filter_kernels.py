@@ -127,6 +127,16 @@ def test_conditioning_of_the_joint_distribution() -> None:
                 np.testing.assert_allclose(x, z, rtol=1e-11, atol=1e-11)
 
 
+@pytest.mark.xfail(strict=True, raises=AssertionError)
+def test_a_moving_average_that_is_observed_exactly() -> None:
+    """Kernels go back in the states themselves, with a gain that makes rounding errors larger: docs/kalman.rst."""
+    of = kalman.models.arma([], [0.4], 1.0)
+    parameters = {name: np.asarray(of[name], float) for name in ("F", "H", "Q", "R", "m0", "P0")}
+    y = kalman.simulate(np.random.default_rng(0), 90, **parameters).y[None]
+    mean, *_ = found("smoother", (y, parameters))
+    np.testing.assert_allclose(mean, kalman.smoother(y, **parameters, backend="numpy_scan").mean, atol=1e-9)
+
+
 @pytest.mark.usefixtures("fused")
 def test_products_that_are_fused() -> None:
     given = problem(9, 2, 2, vague=True)
