@@ -59,9 +59,9 @@ def smooth(ops: Any, F: Any, Q: Any, updated: Estimate, later: Estimate) -> Esti
     """By how much later observations move the updated state of a step, all with `Roots`.
 
     In coordinates z, x = L z for the updated L D L^T: the move of their mean, and the root of their covariance once all
-    is known. ``later``: the same of the next step, `before_observations`. After Rauch, Tung and Striebel, but that roots
-    are joined, no covariance of states is inverted, and no difference of means is taken: the gain may be larger than 1,
-    and makes errors larger from step to step that are not small where the state is known well.
+    is known. ``later``: the same of the next step, `before_observations`. After Rauch, Tung and Striebel, but that
+    roots are joined, no covariance of states is inverted, and no difference of means is taken: the gain may be larger
+    than 1, and makes errors larger from step to step that are not small where the state is known well.
     """
     back = kalman_square_roots.go_back(ops, F, Q, updated.cov)
     mean = ops.keep(apply(transpose(back.gain), later.mean))
@@ -73,7 +73,7 @@ def before_observations(ops: Any, seen: Observed, later: Estimate) -> Estimate:
     mean, cov = later
     for turn, weight, error in zip(seen.turns[::-1], seen.weights[::-1], seen.errors[::-1], strict=True):
         moves = [share * (weight * error) for share in turn.shares]
-        mean = kalman_square_roots.turned_back(ops, turn, mean) + ops.stack(moves)
+        mean = ops.keep(kalman_square_roots.turned_back(ops, turn, mean) + ops.stack(moves))
         cov = kalman_square_roots.root_turned_back(ops, turn, cov)
     return ops.keep(Estimate(mean, cov))
 
@@ -86,6 +86,6 @@ def unmoved(ops: Any, updated: Estimate) -> Estimate:
 
 def moved(ops: Any, updated: Estimate, later: Estimate) -> Estimate:
     """The smoothed state of a step, its covariance as it stands."""
-    mean = ops.keep(updated.mean + kalman_square_roots.apply(ops, updated.cov, later.mean))
+    mean = updated.mean + kalman_square_roots.apply(ops, updated.cov, later.mean)
     cov = kalman_square_roots.product(ops, updated.cov, later.cov)
     return ops.keep(Estimate(mean, kalman_square_roots.covariance(ops, cov)))

@@ -233,12 +233,11 @@ def apply(ops: Any, root: Root, vector: Any) -> Any:
     return added(whole(ops, root, j) * vector[j] for j in range(len(root.weights)))
 
 
-def difference(
-    ops: Any, x: Any, y: Any, nothing: Callable[[Any], Any] | None = None, rounding: Any = None
-) -> Any:
+def difference(ops: Any, x: Any, y: Any, nothing: Callable[[Any], Any] | None = None, rounding: Any = None) -> Any:
     """x - y, or 0 where that is rounding alone: of what is exact nothing is left, by which to divide.
 
-    ``nothing``: makes that 0 of the difference; with its derivative, ``ops.vanished``. ``rounding``: how much of both is.
+    ``nothing``: makes that 0 of the difference; with its derivative, ``ops.vanished``. ``rounding``: how much of both
+    is rounding.
     """
     found, rounding = x - y, ROUNDING * ops.limits(x)[0] if rounding is None else rounding
     return ops.where(

@@ -99,7 +99,7 @@ class Moments(Loops):
         def step(loops: Moments, code: Code, t: Value, carry: Any) -> Any:
             ops, (mean, cov) = Lanes(code, loops.scratch), carry
             _, seen, updated = loops.observed(Roots, missing, code, job, room, t)
-            seen = ops.keep(seen)
+            seen = seen._replace(turns=ops.keep(seen.turns))
             F, Q = (loops.matrix(code, job, room, operand, t) for operand in (K.F, K.Q))
             # of the last, whose F and Q are not read, nothing is known from later ones
             F, Q = (ops.where(code.everywhere(t + 1 < n), x, ops.zero(x)) for x in (F, Q))
