@@ -207,6 +207,16 @@ LONG: dict[str, tuple[str, ...]] = {
         "test_gradients_are_finite_differences[shared]", "test_sizes[15-float32]", "test_sizes[24-float32]",
         "test_sizes[25-float32]", "test_sizes[32-float32]", "test_sizes[9-float32]",
     ),
+    "test_masked.py": (
+        "test_of_any_dtype[numba_partition-", "test_of_any_dtype[numba_thomas-numpy-False-complex",
+        "test_of_any_dtype[numba_thomas-numpy-True-complex", "test_few_systems[numba_partition-",
+        "test_few_systems_to_be_eliminated_again[numba_partition-",
+        "test_in_place_and_wherever_operands_begin[numba_partition-", "test_long_systems[numba_partition-",
+        "test_long_systems_whose_couplings_hardly_decay[numba_partition-",
+        "test_no_memory_beside_operands_is_touched[numba_partition-", "test_systems_in_the_middle[numba_partition-",
+        "test_systems_side_by_side[numba_partition-", "test_systems_to_be_eliminated_again[numba_partition-",
+        "test_what_a_system_holds_stays_in_it[numba_partition-",
+    ),
     "test_matmul_slogdet.py": (
         "test_a_singular_matrix_has_sign_0_and_logarithm_minus_inf[numba_thomas-numpy]",
         "test_a_singular_matrix_has_sign_0_and_logarithm_minus_inf[numba_thomas-torch]",
