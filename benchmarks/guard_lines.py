@@ -91,6 +91,7 @@ LINES = [
     line(
         "kalman", "1000 series, 200 steps", kalman.Problem((1000, 200), 0.1), "log_likelihood", "jit: vmapped lax.scan"
     ),
+    verb("masked-columns", "(500, 2000), axis=0, where=mask", "solve, where=mask, axis=0", (500, 2000)),
     verb("slogdet", "(2000, 500)", "slogdet", (2000, 500)),
     verb("matmul", "(2000, 500)", "matmul", (2000, 500)),
     verb("blocks", "(1000, 100, 3)", "solve_block", (1000, 100, 3)),

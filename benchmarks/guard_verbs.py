@@ -41,7 +41,18 @@ def of_order_2(rng: np.random.Generator, *shapes: Shape) -> tuple[Any, ...]:
     return (*ORDER_2, *operands.normal(rng, *shapes))
 
 
+def masked_system(rng: np.random.Generator, *shapes: Shape) -> tuple[Any, ...]:
+    """And a mask that takes one row in ten out."""
+    return (*operands.system(rng, *shapes), rng.random(shapes[0]) < 0.9)
+
+
 VERBS = {
+    "solve, where=mask, axis=0": Verb(
+        operands.like(4),
+        masked_system,
+        lambda *x, out: tridiag.solve(*x[:4], axis=0, where=x[4], out=out),
+        "solve_masked_columns",
+    ),
     "slogdet": Verb(operands.like(3), operands.system, logarithm, "slogdet"),
     "matmul": Verb(operands.like(4), operands.system, lambda *x, out: tridiag.matmul(*x), "matmul"),
     "solve_block": Verb(

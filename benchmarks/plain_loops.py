@@ -81,6 +81,41 @@ def solve_columns(a, b, c, d, out):
 
 
 @loop
+def solve_masked_rows(a, b, c, d, keep, out):
+    n = d.shape[1]
+    for k in prange(d.shape[0]):
+        upper = np.empty(n, d.dtype)
+        above = before = d[k, 0] * 0
+        for i in range(n):
+            if keep[k, i]:
+                pivot = 1 / (b[k, i] - a[k, i] * above)
+                above, before = c[k, i] * pivot, (d[k, i] - a[k, i] * before) * pivot
+            else:
+                above = before = d[k, 0] * 0
+            upper[i], out[k, i] = above, before
+        for i in range(n - 2, -1, -1):
+            out[k, i] -= upper[i] * out[k, i + 1]
+
+
+@loop
+def solve_masked_columns(a, b, c, d, keep, out):
+    n, count = d.shape
+    upper = np.empty_like(d)
+    for block in prange((count + WIDE - 1) // WIDE):
+        first, last = block * WIDE, min(count, (block + 1) * WIDE)
+        for j in range(first, last):
+            upper[0, j], out[0, j] = c[0, j] / b[0, j] * keep[0, j], d[0, j] / b[0, j] * keep[0, j]
+        for i in range(1, n):
+            for j in range(first, last):
+                pivot = keep[i, j] / (b[i, j] - a[i, j] * upper[i - 1, j])
+                upper[i, j] = c[i, j] * pivot
+                out[i, j] = (d[i, j] - a[i, j] * out[i - 1, j]) * pivot
+        for i in range(n - 2, -1, -1):
+            for j in range(first, last):
+                out[i, j] -= upper[i, j] * out[i + 1, j]
+
+
+@loop
 def solve_one_matrix(a, b, c, d, out):
     """The matrix is eliminated once; right sides along the first axis."""
     n = d.shape[1]

@@ -26,8 +26,9 @@ MOST_STATES = 1, 16  # of a sequence of selective scans
 WAYS = 7  # in which arrays lie
 views = False  # whether operands and results of these verbs are views
 OF_VIEWS = (
-    "solve", "factor(...).solve", "slogdet", "matmul", "solve_block", "linear_recurrence", "linear_recurrence, axis=0",
-    "linear_recurrence(1.0, x)", "matrix_recurrence", "logcumsumexp", "log_linear_recurrence",
+    "solve", "solve, where=mask", "factor(...).solve", "slogdet", "matmul", "solve_block", "linear_recurrence",
+    "linear_recurrence, axis=0", "linear_recurrence(1.0, x)", "matrix_recurrence", "logcumsumexp",
+    "log_linear_recurrence",
 )  # fmt: skip
 ACCURATE, PLAUSIBLE = 16.0, 1e5  # eps: of residuals; of values of recurrences that remember hundreds of steps
 
@@ -173,6 +174,29 @@ def solve(rng: Rng, told: str) -> Problem:
     calls = ours(tridiag.solve, *given, axis=axis, out=own)
     calls |= plain("solve_rows" if axis else "solve_columns", *given, out=other)
     return Problem(f"{told}, axis={axis},", shape, dtype, calls, lambda x: worst_residual(*given, x, axis), ACCURATE)
+
+
+@verb("solve, where=mask")
+def solve_masked(rng: Rng, told: str) -> Problem:
+    shape, dtype = drawn(rng)
+    axis = int(rng.integers(2))
+    a, b, c, d = given = dominant(rng, shape, dtype)
+    keep = masks(rng, shape)
+    own, other = empty_like(rng, d)
+    calls = ours(tridiag.solve, *given, axis=axis, where=keep, out=own)
+    calls |= plain("solve_masked_rows" if axis else "solve_masked_columns", *given, keep, out=other)
+    before, behind = np.zeros_like(keep), np.zeros_like(keep)
+    rows = tuple(np.moveaxis(x, axis, 0) for x in (keep, before, behind))
+    rows[1][1:], rows[2][:-1] = rows[0][:-1], rows[0][1:]
+    cut = a * (keep & before), np.where(keep, b, 1), c * (keep & behind), d * keep
+    return Problem(f"{told}, axis={axis},", shape, dtype, calls, lambda x: worst_residual(*cut, x, axis), ACCURATE)
+
+
+def masks(rng: Rng, shape: tuple[int, ...]) -> Array:
+    """Some rows of each system taken out, or the same of all, or whole systems, which lie in any way as views."""
+    full = shape[0] if rng.random() < 0.8 else 1, shape[1] if rng.random() < 0.8 else 1
+    keep = np.broadcast_to(rng.random(full) < rng.choice([0.5, 0.9, 0.99]), shape)
+    return laid(rng, keep)[0]
 
 
 @verb("solve, one matrix")

@@ -30,7 +30,8 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 REAL, DTYPES = ("float32", "float64"), ("float32", "float64", "complex64", "complex128")
-SOLVES = "rows", "interleaved", "pivoted", "multiple_rhs", "few_matrices"
+SIDE_BY_SIDE = "interleaved", "pivoted", "masked", "pivoted_masked"
+SOLVES = "rows", *SIDE_BY_SIDE, "multiple_rhs", "few_matrices"
 GAPS = "linear", "affine", "linear_parameters", "affine_parameters"
 SIZES = (1, 1), (2, 1), (3, 2)  # of filters: states, observed values
 
@@ -50,7 +51,7 @@ def requests(whole: bool = False) -> Iterator[tuple[Any, ...]]:
         for kind in SOLVES:
             yield "thomas", dtype, kind
             yield "thomas_adjoint", dtype, kind
-        for kind in ("interleaved", "pivoted"):
+        for kind in SIDE_BY_SIDE:
             yield "row_blocks", dtype, kind
             yield "row_blocks_adjoint", dtype, kind
         yield "cyclic", dtype

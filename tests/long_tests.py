@@ -163,6 +163,15 @@ LONG: dict[str, tuple[str, ...]] = {
         "test_what_is_unknown_in_some_series_alone[lag_one_smoother]",
     ),
     "test_kalman_first_steps.py": ("test_single_precision",),
+    "test_kalman_moving_averages.py": (
+        "test_more_states[jax_", "test_more_states[torch_", "test_series_beside_each_other[jax_",
+        "test_series_beside_each_other[torch_", "test_smoothed_states[jax_associative",
+        "test_smoothed_states[jax_scan-jax-ARMA(2, 1)-", "test_smoothed_states[jax_scan-jax-MA(1)-False]",
+        "test_smoothed_states[jax_scan-jax-MA(3)-", "test_smoothed_states[numba_scan-torch-ARMA(2, 1)-",
+        "test_smoothed_states[numba_scan-torch-MA(1)-False]", "test_smoothed_states[numba_scan-torch-MA(3)-",
+        "test_smoothed_states[torch_scan-torch-ARMA(2, 1)-", "test_smoothed_states[torch_scan-torch-MA(1)-False]",
+        "test_smoothed_states[torch_scan-torch-MA(3)-",
+    ),
     "test_kalman_unknown.py": (
         "test_exact_observations_that_contradict_the_model[numba_scan-numpy]",
         "test_exact_observations_that_contradict_the_model[numba_scan-torch]",
@@ -197,6 +206,16 @@ LONG: dict[str, tuple[str, ...]] = {
     "test_many_states.py": (
         "test_gradients_are_finite_differences[shared]", "test_sizes[15-float32]", "test_sizes[24-float32]",
         "test_sizes[25-float32]", "test_sizes[32-float32]", "test_sizes[9-float32]",
+    ),
+    "test_masked.py": (
+        "test_of_any_dtype[numba_partition-", "test_of_any_dtype[numba_thomas-numpy-False-complex",
+        "test_of_any_dtype[numba_thomas-numpy-True-complex", "test_few_systems[numba_partition-",
+        "test_few_systems_to_be_eliminated_again[numba_partition-",
+        "test_in_place_and_wherever_operands_begin[numba_partition-", "test_long_systems[numba_partition-",
+        "test_long_systems_whose_couplings_hardly_decay[numba_partition-",
+        "test_no_memory_beside_operands_is_touched[numba_partition-", "test_systems_in_the_middle[numba_partition-",
+        "test_systems_side_by_side[numba_partition-", "test_systems_to_be_eliminated_again[numba_partition-",
+        "test_what_a_system_holds_stays_in_it[numba_partition-",
     ),
     "test_matmul_slogdet.py": (
         "test_a_singular_matrix_has_sign_0_and_logarithm_minus_inf[numba_thomas-numpy]",

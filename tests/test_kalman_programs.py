@@ -49,3 +49,30 @@ def test_derivatives_of_states_keep_digits() -> None:
         derivative = jax.jit(jax.grad(last))
         large, larger = (derivative(jax.numpy.asarray(F), start) for start in (1e13, 1e14))
     np.testing.assert_allclose(large, larger, rtol=1e-10)
+
+
+@pytest.mark.parametrize("verb", ["filter", "log_likelihood"])
+def test_derivatives_of_what_hardly_varies(verb: str) -> None:
+    """Of a moving average that is observed exactly: the variance of the last shock shrinks until its square is 0."""
+    y = np.random.default_rng(0).normal(size=(300, 1))
+
+    def model(factor: float) -> dict[str, Any]:
+        found = kalman.models.arma([], [factor], 1.0)
+        return {name: np.asarray(found[name], float) for name in ("F", "H", "Q", "R", "m0", "P0")}
+
+    def total(of: dict[str, Any], backend: str) -> Any:
+        if verb == "log_likelihood":
+            return (kalman.log_likelihood(y, **of, each_step=True, backend=backend) * np.cos(np.arange(300))).sum()
+        found = getattr(kalman, verb)(y, **of, backend=backend)
+        return found.mean[:, 0].sum() + found.cov[:, 1, 1].sum()
+
+    def along(f: Any) -> Any:
+        return (f(0.4 + 1e-5) - f(0.4 - 1e-5)) / 2e-5
+
+    with jax.enable_x64(True):
+        given = {name: jax.numpy.asarray(x) for name, x in model(0.4).items()}
+        gradient = jax.jit(jax.grad(lambda of: total(of, "jax_scan")))(given)
+    larger, smaller = model(0.4 + 1e-5), model(0.4 - 1e-5)
+    moves = {name: (x - smaller[name]) / 2e-5 for name, x in larger.items()}
+    found = sum((np.asarray(gradient[name]) * move).sum() for name, move in moves.items())
+    np.testing.assert_allclose(found, along(lambda factor: total(model(factor), "numpy_scan")), rtol=1e-7)

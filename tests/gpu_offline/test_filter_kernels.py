@@ -210,7 +210,8 @@ MISTAKES = {  # and the verb that shows it
         "k += Index(gridDim.x) * blockDim.x + 1",
     ),
     "the last transition": ("smoother", "if (t + 1 < job.n) ahead.carry_back", "ahead.carry_back"),
-    "the state behind": ("smoother", "begin(state, cov);\n  }\n\n  // Of a state", "}\n\n  // Of a state"),
+    "the state behind": ("smoother", "root[k] = found[k];\n  }\n\n  // An updated", ";\n  }\n\n  // An updated"),
+    "the turns of observations": ("smoother", "back.turn(turns.from(j * Seen<T, M>::TURN));", ";"),
 }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tridiag.algorithms.kalman_filter import transpose
-from tridiag.algorithms.kalman_square_roots import difference, inverse, positive
+from tridiag.algorithms.kalman_square_roots import inverse, positive, what_is_left
 from tridiag.algorithms.numbers import finite
 
 
@@ -86,9 +86,8 @@ def orthogonal(ops: Any, columns: Columns, size: int) -> tuple[Columns, Any]:
         scaled, sizes = ops.where(nothing, first, scaled), ops.where(nothing, (first * first).sum(0), variance)
         part = (parts * (scaled * inverse(ops, sizes))[:, None]).sum(0)
         left = ops.where(place > j, part, ops.zero(part))
-        return difference(ops, parts, left * first[:, None], ops.vanished), Columns(
-            below(ops, part, place, j), variance
-        )
+        left = what_is_left(ops, parts, left * first[:, None], size, ops.vanished)
+        return left, Columns(below(ops, part, place, j), variance)
 
     left, found = ops.each(size, column, parts)
     return Columns(*found), left
@@ -109,53 +108,93 @@ def eliminated(ops: Any, lower: Any, x: Any) -> Any:
 # ----------------------------------------------------------------------------------------------------- observations
 
 
-def taken_in(ops: Any, load: Any, noise: Any, columns: Columns) -> tuple[Columns, Any, Any]:
-    """The columns once ``load @ x`` with a noise is known, the variance of that, and its covariances with x."""
+class Turn(NamedTuple):
+    """Coordinates z of a state, x = sum_j c_j z[j], before the observations of a step from those after them.
+
+    They are matrix @ z + (errors / variances) @ moves.
+    """
+
+    matrix: Any
+    moves: Any
+
+
+def taken_in(ops: Any, load: Any, noise: Any, columns: Columns) -> tuple[Columns, Any, Any, tuple[Any, Any]]:
+    """The columns once ``load @ x`` with a noise is known, the variance of that, and its covariances with x.
+
+    Behind them, what `turn` is told.
+    """
     parts, weights = columns
     sights = (parts * load[None]).sum(1)
     common = weights * sights
     after, rows = noise + (common * sights).cumsum(0), (parts * common[:, None]).cumsum(0)
     before = ops.join((noise + ops.zero(after[0]))[None], after[:-1])
     known = ops.join(ops.zero(rows[:1]), rows[:-1])
-    parts = parts - known * (sights * inverse(ops, before))[:, None]
+    told = sights * inverse(ops, before)
+    parts = parts - known * told[:, None]
     weights = ops.where(after == 0, weights, weights * (before * inverse(ops, after)))
-    return Columns(parts, weights), after[-1], rows[-1]
+    return Columns(parts, weights), after[-1], rows[-1], (common, told)
 
 
-def observe(ops: Any, H: Any, R: Any, columns: Columns) -> tuple[Any, Any, Any, Columns]:
+def turn(ops: Any, shares: Any, sights: Any) -> Any:
+    """The matrix that makes coordinates before an observation of those after it."""
+    matrix, places = (
+        shares[:, None] * sights[None],
+        [ops.positions(len(shares), shares.ndim + 1, i, shares) for i in (0, 1)],
+    )
+    return ops.identity(matrix) - ops.where(places[0] < places[1], matrix, ops.zero(matrix))
+
+
+def observe(ops: Any, H: Any, R: Any, columns: Columns) -> tuple[Any, Any, Any, Columns, Turn]:
     """D and L of the innovation covariance S = L D L^T, the rows of L^-1 H P, and the columns once all is known."""
     noise = of_covariance(ops, R)
     loads = eliminated(ops, noise.parts, H)
     place = ops.positions(len(R), R.ndim - 1, 0, R)
 
-    def one(columns: Columns, j: Any) -> tuple[Columns, Any]:
-        columns, variance, row = taken_in(ops, ops.row(loads, j, 0), ops.row(noise.weights, j, 0), columns)
-        variance = positive(ops, variance)
-        return ops.keep(columns), (variance, row, below(ops, apply(ops, loads, row) / variance, place, j))
+    def one(state: Any, j: Any) -> tuple[Any, Any]:
+        columns, matrix = state
+        columns, variance, row, (shares, sights) = taken_in(
+            ops, ops.row(loads, j, 0), ops.row(noise.weights, j, 0), columns
+        )
+        variance, move = positive(ops, variance), apply(ops, matrix, shares)
+        factor = below(ops, apply(ops, loads, row) / variance, place, j)
+        return ops.keep((columns, ops.product(matrix, turn(ops, shares, sights)))), (variance, row, factor, move)
 
     weights = columns.weights + ops.zero(loads[0, 0] + noise.weights[0])
     columns = Columns(columns.parts + ops.zero(weights)[:, None], weights)
-    columns, (variances, rows, factors) = ops.each(len(R), one, columns)
-    return variances, ops.product(factors, noise.parts), rows, columns
+    matrix = ops.identity(columns.parts) + ops.zero(columns.parts)
+    (columns, matrix), (variances, rows, factors, moves) = ops.each(len(R), one, (columns, matrix))
+    return variances, ops.product(factors, noise.parts), rows, columns, Turn(matrix, moves)
 
 
 # ------------------------------------------------------------------------------------------------------- the way back
 
 
 class Back(NamedTuple):
-    """A state from the next one: x = gain @ next + noise, whose covariance has these columns."""
+    """Coordinates of a state from those of the next one, as in `tridiag.algorithms.kalman_square_roots.Back`."""
 
     gain: Any
     noise: Columns
 
 
 def go_back(ops: Any, F: Any, Q: Any, columns: Columns) -> Back:
-    """A state from the next one: columns of both, the next one first, are made triangular halfway."""
+    """As `Back`: columns of both, the next one first, are made triangular halfway."""
+    both, left = halfway(ops, F, Q, columns, ops.identity(columns.parts))
+    return Back(transpose(both[:, len(F) :]), left)
+
+
+def halfway(ops: Any, F: Any, Q: Any, columns: Columns, own: Any) -> tuple[Any, Columns]:
+    """Of the next state and of what has columns of its ``own``, as many as states; those left of the latter."""
     k, forward, noise = len(F), moved(ops, F, columns), of_covariance(ops, Q)
-    own = beside(ops, forward.parts, columns.parts)
+    own = beside(ops, forward.parts, own)
     both = together(ops, forward._replace(parts=own), noise._replace(parts=beside(ops, noise.parts, ops.zero(F))))
     (parts, weights), left = orthogonal(ops, both, k)
     parts = ops.where(weights[:, None] > 0, parts, ops.zero(parts))
+    return parts, Columns(left[:, k:], both.weights)
+
+
+def gain_back(ops: Any, F: Any, Q: Any, columns: Columns) -> Any:
+    """With which a state follows from the next one."""
+    k, (parts, _) = len(F), halfway(ops, F, Q, columns, columns.parts)
     place = ops.positions(k, F.ndim - 1, 0, F)
 
     def row(gain: Any, i: Any) -> tuple[Any, None]:
@@ -165,13 +204,13 @@ def go_back(ops: Any, F: Any, Q: Any, columns: Columns) -> Back:
         found = part[k:] - (later[:, None] * gain).sum(0)
         return ops.where(place[:, None] == j, found[None], gain), None
 
-    gain = ops.each(k, row, ops.zero(parts[:, k:]))[0]
-    return Back(transpose(gain), Columns(left[:, k:], both.weights))
+    return transpose(ops.each(k, row, ops.zero(parts[:, k:]))[0])
 
 
-def smooth(ops: Any, back: Back, columns: Columns) -> Columns:
-    """Those of a state, from the columns of the next one once all is known."""
-    return orthogonal(ops, together(ops, moved(ops, back.gain, columns), back.noise), len(back.gain))[0]
+def smooth(ops: Any, back: Back, turn: Turn, columns: Columns) -> Columns:
+    """Those of coordinates, from the columns of those of the next state once all is known."""
+    gain = ops.product(back.gain, turn.matrix)
+    return orthogonal(ops, together(ops, moved(ops, gain, columns), back.noise), len(gain))[0]
 
 
 def beside(ops: Any, x: Any, z: Any) -> Any:

@@ -165,10 +165,11 @@ def take_in(ops: Any, load: Any, value: Any, noise: Any, state: Diffuse) -> tupl
 
 def taken_in(ops: Any, load: Any, noise: Any, state: Diffuse) -> tuple[Columns, Columns, Any, Any]:
     """The columns once ``load @ x`` is known, the variance of that, and its covariances with x."""
-    (parts, weights), *rest = kalman_columns.taken_in(ops, load, noise, together(ops, state.known, state.told))
+    both = together(ops, state.known, state.told)
+    (parts, weights), variance, row, _ = kalman_columns.taken_in(ops, load, noise, both)
     count = len(state.known.parts)
     first, last = (Columns(parts[part], weights[part]) for part in (slice(count), slice(count, None)))
-    return first, last, *rest
+    return first, last, variance, row
 
 
 def reflection(ops: Any, u: Any, square: Any) -> Reflection:

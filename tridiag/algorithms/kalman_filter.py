@@ -34,6 +34,7 @@ class Observed(NamedTuple):
     loads: list[Any]  # their rows of H
     variances: list[Any]
     factors: list[Any]  # that made them independent: the columns of L below its diagonal
+    turns: list[Any]  # with `Roots`, of `tridiag.algorithms.kalman_square_roots.Turn`
 
 
 class Estimate(NamedTuple):
@@ -75,12 +76,12 @@ class Entries:
 
     @staticmethod
     def separate(ops: Any, H: Any, R: Any, cov: Any) -> tuple[Any, ...]:
-        """1/D, D and L of S = L D L^T, the rows of L^-1 H P, and the covariance once the observations are known."""
+        """1/D, D and L of S = L D L^T, the rows of L^-1 H P, the covariance once all is known; no turns."""
         variances, factors, rows = separate(ops, H, R, cov)
         weights = ops.keep([ops.one(d) / d for d in variances])
         for weight, row in zip(weights, rows, strict=True):
             cov = cov - outer(row * weight, row)
-        return weights, variances, factors, rows, cov
+        return weights, variances, factors, rows, cov, []
 
 
 class Roots:
@@ -99,9 +100,9 @@ class Roots:
         return kalman_square_roots.predict(ops, F, Q, cov)
 
     @staticmethod
-    def separate(ops: Any, H: Any, R: Any, cov: Any) -> tuple[list[Any], list[Any], list[Any], list[Any], Any]:
-        variances, factors, rows, cov = kalman_square_roots.observe(ops, H, R, cov)
-        return [ops.one(d) / d for d in variances], variances, factors, rows, cov
+    def separate(ops: Any, H: Any, R: Any, cov: Any) -> tuple[Any, ...]:
+        variances, factors, rows, cov, turns = kalman_square_roots.observe(ops, H, R, cov)
+        return [ops.one(d) / d for d in variances], variances, factors, rows, cov, turns
 
 
 Form = type[Entries] | type[Roots]
@@ -116,12 +117,12 @@ def observe(
 ) -> tuple[Observed, Estimate]:
     """What a predicted state makes of the observations, and they of it; ``kept``: not missing, None: all."""
     H, R, y = there(ops, H, R, y, kept)
-    weights, variances, factors, rows, cov = form.separate(ops, H, R, state.cov)
+    weights, variances, factors, rows, cov, turns = form.separate(ops, H, R, state.cov)
     errors, loads = reduced(factors, y - apply(H, state.mean)), reduced(factors, H)
     errors, mean = ops.keep(errors), state.mean
     for weight, error, row in zip(weights, errors, rows, strict=True):
         mean = mean + row * weight * error
-    return Observed(weights, errors, rows, loads, variances, factors), ops.keep(Estimate(mean, cov))
+    return Observed(weights, errors, rows, loads, variances, factors, turns), ops.keep(Estimate(mean, cov))
 
 
 def there(ops: Any, H: Any, R: Any, y: Any, kept: Any) -> tuple[Any, Any, Any]:

@@ -38,12 +38,13 @@ class Observed(NamedTuple):
     loads: Any  # their rows of H
     variances: Any
     factors: Any  # that made them independent: the columns of L, of which what is below the diagonal is read
+    turn: Any  # with `Roots`, a `tridiag.algorithms.kalman_columns.Turn`
 
     def listed(self) -> kalman_filter.Observed:
         """One entry each in every list."""
-        weights, errors, rows, loads, variances = ([] if x is None else list(x) for x in self[:-1])
+        weights, errors, rows, loads, variances = ([] if x is None else list(x) for x in self[:5])
         factors = [x[j + 1 :] for j, x in enumerate(self.factors)]
-        return kalman_filter.Observed(weights, errors, rows, loads, variances, factors)
+        return kalman_filter.Observed(weights, errors, rows, loads, variances, factors, [])
 
 
 class Entries(kalman_filter.Entries):
@@ -51,9 +52,9 @@ class Entries(kalman_filter.Entries):
 
     @staticmethod
     def separate(ops: Any, H: Any, R: Any, cov: Any) -> tuple[Any, ...]:
-        """D and L of S = L D L^T, the rows of L^-1 H P, and the covariance once the observations are known."""
+        """D and L of S = L D L^T, the rows of L^-1 H P, and the covariance once the observations are known; no turn."""
         variances, factors, rows = separate(ops, H, R, cov)
-        return variances, factors, rows, cov - ops.product(transpose(rows / variances[:, None]), rows)
+        return variances, factors, rows, cov - ops.product(transpose(rows / variances[:, None]), rows), None
 
 
 class Roots:
@@ -73,7 +74,7 @@ class Roots:
         return kalman_columns.orthogonal(ops, together(ops, moved, kalman_columns.of_covariance(ops, Q)), len(F))[0]
 
     @staticmethod
-    def separate(ops: Any, H: Any, R: Any, cov: Any) -> tuple[Any, Any, Any, Any]:
+    def separate(ops: Any, H: Any, R: Any, cov: Any) -> tuple[Any, ...]:
         return kalman_columns.observe(ops, H, R, cov)
 
 
@@ -106,11 +107,11 @@ def observe(
 ) -> tuple[Observed, Estimate]:
     """What a predicted state makes of the observations, and they of it; ``kept``: not missing, None: all."""
     H, R, y = there(ops, H, R, y, kept)
-    variances, factors, rows, cov = form.separate(ops, H, R, state.cov)
+    variances, factors, rows, cov, turn = form.separate(ops, H, R, state.cov)
     weights = ops.one(variances) / variances
     errors = eliminated(ops, factors, (y - apply(ops, H, state.mean))[:, None])[:, 0]
     mean = state.mean + (rows * (weights * errors)[:, None]).sum(0)
-    seen = Observed(weights, errors, rows, eliminated(ops, factors, H), variances, factors)
+    seen = Observed(weights, errors, rows, eliminated(ops, factors, H), variances, factors, turn)
     return ops.keep(seen), ops.keep(Estimate(mean, cov))
 
 
@@ -223,8 +224,22 @@ def carry_back(ops: Any, F: Any, ahead: Estimate) -> Estimate:
     return kalman_smoother.carry_back(ops, F, ahead, functools.partial(apply, ops))
 
 
-def smooth(ops: Any, F: Any, Q: Any, updated: Estimate, ahead: Any, smoothed: Estimate) -> Estimate:
-    """As `tridiag.algorithms.kalman_smoother.smooth`."""
-    back = kalman_columns.go_back(ops, F, Q, updated.cov)
-    mean = updated.mean + apply(ops, back.gain, smoothed.mean - ahead)
-    return ops.keep(Estimate(mean, kalman_columns.smooth(ops, back, smoothed.cov)))
+def smooth(ops: Any, F: Any, Q: Any, updated: Estimate, seen: Observed, later: Estimate) -> Estimate:
+    """As `tridiag.algorithms.kalman_smoother.smooth`, in coordinates of x = sum_j c_j z[j], of updated columns."""
+    back, turn = kalman_columns.go_back(ops, F, Q, updated.cov), seen.turn
+    moves = (turn.moves * (seen.weights * seen.errors)[:, None]).sum(0)
+    mean = apply(ops, back.gain, apply(ops, turn.matrix, later.mean) + moves)
+    return ops.keep(Estimate(mean, kalman_columns.smooth(ops, back, turn, later.cov)))
+
+
+def unmoved(ops: Any, updated: Estimate) -> Estimate:
+    """The same of the last step."""
+    parts = updated.cov.parts
+    return Estimate(ops.zero(updated.mean), updated.cov._replace(parts=ops.identity(parts) + ops.zero(parts)))
+
+
+def moved(ops: Any, updated: Estimate, later: Estimate) -> Estimate:
+    """The smoothed state of a step, its covariance as it stands."""
+    onto = transpose(updated.cov.parts)
+    cov = kalman_columns.covariance(ops, kalman_columns.moved(ops, onto, later.cov))
+    return ops.keep(Estimate(updated.mean + apply(ops, onto, later.mean), cov))

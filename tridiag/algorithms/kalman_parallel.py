@@ -71,7 +71,7 @@ def filtered(form: StateSpace, y: Any, model: Model, kept: Any, strict: bool = T
 
     def in_sequence() -> tuple[Any, Any]:
         def keep(step: kalman_loops.Step) -> Any:
-            return *(kalman_scan.whole(Roots, state) for state in step[:2]), step.seen
+            return *(kalman_scan.whole(Roots, state) for state in step[:2]), step.seen._replace(turn=None)
 
         return kalman_scan.run(form, y, model, kept, keep, Roots)[:2]
 

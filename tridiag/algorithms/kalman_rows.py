@@ -56,11 +56,14 @@ def by_roots(ops: Any, verb: str, model: Model, y: Any, kept: Any, form: StateSp
         return -deviance / 2
     if verb == FILTER:
         return collected(ops, steps, deviance, form, Roots)
-    smoothed = [steps[-1].updated]
-    for t in reversed(range(form.n - 1)):
-        F, Q = (ops.row(x, t, 0) for x in (model.F, model.Q))
-        smoothed.append(kalman_smoother.smooth(ops, F, Q, steps[t].updated, steps[t + 1].predicted.mean, smoothed[-1]))
-    return *stacked(ops, [whole(ops, Roots, state) for state in smoothed[::-1]], form), -deviance / 2
+    later, smoothed = kalman_smoother.unmoved(ops, steps[-1].updated), []
+    for t in reversed(range(form.n)):
+        if t < form.n - 1:
+            F, Q = (ops.row(x, t, 0) for x in (model.F, model.Q))
+            later = kalman_smoother.smooth(ops, F, Q, steps[t].updated, later)
+        smoothed.append(kalman_smoother.moved(ops, steps[t].updated, later))
+        later = kalman_smoother.before_observations(ops, steps[t].seen, later)
+    return *stacked(ops, smoothed[::-1], form), -deviance / 2
 
 
 def collected(ops: Any, steps: list[Step], deviance: Any, form: StateSpace, covs: Form) -> tuple[Any, ...]:
@@ -121,7 +124,7 @@ def gradient(ops: Any, y: Any, model: Model, form: StateSpace, weight: Any) -> t
         F, Q = ((ops.zero if t == form.n - 1 else unchanged)(ops.row(x, t, 0)) for x in (turned.F, turned.Q))
         record = Record(steps[t].updated, steps[t].seen)
         if covs is Roots:
-            gain = kalman_square_roots.go_back(ops, F, Q, record.updated.cov).gain
+            gain = kalman_square_roots.gain_back(ops, F, Q, record.updated.cov)
             record = record._replace(updated=Estimate(record.updated.mean, gain))
         known = None if kept is None else ops.row(kept, t, 0)
         H, R = (ops.row(x, t, 0) for x in (turned.H, turned.R))

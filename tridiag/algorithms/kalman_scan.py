@@ -86,7 +86,7 @@ def whole(covs: Form, state: Estimate) -> Estimate:
 def forward(form: StateSpace, y: Any, model: Model, kept: Any) -> Any:
     def make(covs: Form) -> tuple[Any, Any]:
         def keep(step: kalman_loops.Step) -> Record:
-            return Record(step.updated, step.seen._replace(loads=None))
+            return Record(step.updated, step.seen._replace(loads=None, turn=None))
 
         value, records, doubtful = run(form, y, model, kept, keep, covs)
         if covs is Roots:
@@ -103,7 +103,7 @@ def gains(form: StateSpace, model: Model, roots: Any) -> Any:
 
     def gain(row: Any) -> Any:
         t, root = row
-        return kalman_columns.go_back(ops, read(form, model.F, t), read(form, model.Q, t), root).gain
+        return kalman_columns.gain_back(ops, read(form, model.F, t), read(form, model.Q, t), root)
 
     return lax.map(gain, (jnp.arange(form.n, dtype=jnp.int32), roots))
 

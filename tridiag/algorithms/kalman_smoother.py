@@ -55,11 +55,37 @@ def backward(
     return smoothed_state(ops, updated, ahead), carry_back(ops, F, collect(ops, seen, ahead))
 
 
-def smooth(ops: Any, F: Any, Q: Any, updated: Estimate, ahead: Any, smoothed: Estimate) -> Estimate:
-    """A step smoothed, from the mean that was predicted for the next one, and that smoothed: all with `Roots`.
+def smooth(ops: Any, F: Any, Q: Any, updated: Estimate, later: Estimate) -> Estimate:
+    """By how much later observations move the updated state of a step, all with `Roots`.
 
-    After Rauch, Tung and Striebel, but that roots are joined; no covariance of states is inverted.
+    In coordinates z, x = L z for the updated L D L^T: the move of their mean, and the root of their covariance once all
+    is known. ``later``: the same of the next step, `before_observations`. After Rauch, Tung and Striebel, but that
+    roots are joined, no covariance of states is inverted, and no difference of means is taken: the gain may be larger
+    than 1, and makes errors larger from step to step that are not small where the state is known well.
     """
     back = kalman_square_roots.go_back(ops, F, Q, updated.cov)
-    mean = updated.mean + apply(back.gain, smoothed.mean - ahead)
-    return ops.keep(Estimate(mean, kalman_square_roots.smooth(ops, back, smoothed.cov)))
+    mean = ops.keep(apply(transpose(back.gain), later.mean))
+    return ops.keep(Estimate(mean, kalman_square_roots.smooth(ops, back, later.cov)))
+
+
+def before_observations(ops: Any, seen: Observed, later: Estimate) -> Estimate:
+    """By how much the observations of a step and later ones move its predicted state, in coordinates of this."""
+    mean, cov = later
+    for turn, weight, error in zip(seen.turns[::-1], seen.weights[::-1], seen.errors[::-1], strict=True):
+        moves = [share * (weight * error) for share in turn.shares]
+        mean = ops.keep(kalman_square_roots.turned_back(ops, turn, mean) + ops.stack(moves))
+        cov = kalman_square_roots.root_turned_back(ops, turn, cov)
+    return ops.keep(Estimate(mean, cov))
+
+
+def unmoved(ops: Any, updated: Estimate) -> Estimate:
+    """As `smooth` of the last step."""
+    columns = [ops.zero(x) for x in updated.cov.columns]
+    return Estimate(ops.zero(updated.mean), updated.cov._replace(columns=columns))
+
+
+def moved(ops: Any, updated: Estimate, later: Estimate) -> Estimate:
+    """The smoothed state of a step, its covariance as it stands."""
+    mean = updated.mean + kalman_square_roots.apply(ops, updated.cov, later.mean)
+    cov = kalman_square_roots.product(ops, updated.cov, later.cov)
+    return ops.keep(Estimate(mean, kalman_square_roots.covariance(ops, cov)))

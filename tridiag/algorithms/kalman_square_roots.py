@@ -29,11 +29,26 @@ class Root(NamedTuple):
     weights: list[Any]  # D
 
 
-class Back(NamedTuple):
-    """A state from the next one: x = gain @ next + noise, whose covariance is spread @ diag(weights) @ spread^T."""
+class Turn(NamedTuple):
+    """Coordinates z of a state, x = L z, before an observation from those after it.
 
-    gain: Any
-    spread: Any  # columns, stacked along a first axis
+    They are z[i] - shares[i] * (the sum of sights[j] z[j] over j < i).
+    """
+
+    shares: Any
+    sights: Any
+
+
+class Back(NamedTuple):
+    """Coordinates of a state, x = L z, from those of the next one: z = gain @ next + noise.
+
+    The covariance of the noise is spread @ diag(weights) @ spread^T. An entry of z that is known well has small entries
+    in all of them, and each is as accurate as it is small. Of x that would not hold: the next state may be little known
+    but for a sum of its entries, and that sum be what the state is known by.
+    """
+
+    gain: Any  # its columns, stacked along a first axis
+    spread: Any  # likewise
     weights: Any
 
 
@@ -44,7 +59,7 @@ def added(terms: Iterable[Any]) -> Any:
 def inverse(ops: Any, x: Any) -> Any:
     """0 for 0, NaN for what is infinite."""
     nothing = x == 0
-    return ops.where(nothing, 0.0, ops.one(x) / ops.where(nothing, 1.0, finite(x)))
+    return ops.where(nothing, 0.0, ops.reciprocal(ops.where(nothing, 1.0, finite(x))))
 
 
 def positive(ops: Any, variance: Any) -> Any:
@@ -79,14 +94,18 @@ def whole(ops: Any, root: Root, j: int) -> Any:
 # ----------------------------------------------------------------------------------------------------- observations
 
 
-def observe(ops: Any, H: Any, R: Any, root: Root) -> tuple[list[Any], list[Any], list[Any], Root]:
-    """D and L of the innovation covariance S = L D L^T, the rows of L^-1 H P, and the covariance once all is known."""
-    noise, loads, variances, columns, rows = root_of(ops, R), [], [], [], []
+def observe(ops: Any, H: Any, R: Any, root: Root) -> tuple[list[Any], list[Any], list[Any], Root, list[Turn]]:
+    """D and L of the innovation covariance S = L D L^T, the rows of L^-1 H P, and the covariance once all is known.
+
+    Behind them, how its coordinates turned with each observation.
+    """
+    noise, loads, variances, columns, rows, turns = root_of(ops, R), [], [], [], [], []
     for j in range(len(H)):  # R = L D L^T: then one observation after another
         loads.append(H[0])
         H = H[1:] - noise.columns[j][:, None] * H[None, 0]
     for j, load in enumerate(loads):
-        root, variance, row = take_in(ops, load, noise.weights[j], root)
+        root, variance, row, turn = take_in(ops, load, noise.weights[j], root)
+        turns.append(turn)
         variances.append(positive(ops, variance))
         rows.append(row)
         shares = [(later * row).sum(0) / variances[-1] for later in loads[j + 1 :]]
@@ -96,12 +115,14 @@ def observe(ops: Any, H: Any, R: Any, root: Root) -> tuple[list[Any], list[Any],
             for m in range(i):
                 column[i] = column[i] + noise.columns[j + 1 + m][i - m - 1] * shares[m]
         columns.append(ops.stack(column) if column else noise.columns[j] * variance)
-    return variances, columns, rows, root
+    return variances, columns, rows, root, turns
 
 
-def take_in(ops: Any, load: Any, noise: Any, root: Root) -> tuple[Root, Any, Any]:
+def take_in(ops: Any, load: Any, noise: Any, root: Root) -> tuple[Root, Any, Any, Turn]:
     """A root once ``load @ x`` with a noise is known, the variance of that, and its covariances with x: P load^T."""
     columns, weights, row = [*root.columns], [*root.weights], None
+    shares: list[Any] = []
+    sights: list[Any] = []
     variance, known = noise, inverse(ops, noise)
     for j in reversed(range(len(weights))):
         column, sight = columns[j], load[j]
@@ -112,14 +133,37 @@ def take_in(ops: Any, load: Any, noise: Any, root: Root) -> tuple[Root, Any, Any
         inverted = inverse(ops, more)
         weights[j] = ops.where(more == 0, weights[j], weights[j] * (variance * inverted))
         first = ops.stack([common])
+        shares.insert(0, common)
+        sights.insert(0, known * sight)
         if row is None:
             row = first
         else:
-            columns[j] = column - row * (known * sight)
+            columns[j] = column - row * sights[0]
             row = ops.join(first, row + column * common)
         columns[j], weights[j], row = ops.keep((columns[j], weights[j], row))
         variance, known = more, inverted
-    return ops.keep((Root(columns, weights), variance, row))
+    return *ops.keep((Root(columns, weights), variance, row)), Turn(shares, sights)
+
+
+def turned_back(ops: Any, turn: Turn, vector: Any) -> Any:
+    """Coordinates before an observation, from those after it."""
+    entries, told = [vector[0]], None
+    for share, sight, before, own in zip(turn.shares[1:], turn.sights, vector, vector[1:], strict=False):
+        told = sight * before if told is None else told + sight * before
+        entries.append(own - share * told)
+    return ops.stack(entries)
+
+
+def root_turned_back(ops: Any, turn: Turn, root: Root) -> Root:
+    """The root of the covariance of coordinates before an observation, from that after it."""
+    columns = []
+    for j, column in enumerate(root.columns):
+        entries, told = [], turn.sights[j]
+        for share, sight, own in zip(turn.shares[j + 1 :], turn.sights[j + 1 :], column, strict=True):
+            entries.append(own - share * told)
+            told = told + sight * own
+        columns.append(ops.stack(entries) if entries else column)
+    return ops.keep(root._replace(columns=columns))
 
 
 # ------------------------------------------------------------------------------------------------------------ steps
@@ -139,32 +183,63 @@ def moved(F: Any, root: Root) -> list[Any]:
 
 
 def go_back(ops: Any, F: Any, Q: Any, root: Root) -> Back:
-    """A state of covariance L D L^T from the next one: that of both, the next one first, is made triangular halfway."""
-    k, noise = len(F), root_of(ops, Q)
-    parts = ops.stack([ops.join(x, whole(ops, root, j)) for j, x in enumerate(moved(F, root))])
+    """As `Back`: the covariance of both, the next one first, is made triangular halfway."""
+    own = [whole(ops, Root([ops.zero(x) for x in root.columns], root.weights), j) for j in range(len(F))]
+    both, weights, spread = halfway(ops, F, Q, root, own)
+    return Back(ops.stack([x[len(x) - len(F) :] for x in both.columns]), spread, weights)
+
+
+def halfway(ops: Any, F: Any, Q: Any, root: Root, own: list[Any]) -> tuple[Root, Any, Any]:
+    """The covariance of the next state and of what has columns of its ``own`` is made triangular halfway."""
+    noise = root_of(ops, Q)
+    parts = ops.stack([ops.join(*pair) for pair in zip(moved(F, root), own, strict=True)])
     noise = noise._replace(columns=[ops.join(x, ops.zero(F[:, 0])) for x in noise.columns])
-    both, weights, spread = orthogonal(ops, parts, ops.stack(root.weights), noise, k)
+    return orthogonal(ops, parts, ops.stack(root.weights), noise, len(F))
+
+
+def gain_back(ops: Any, F: Any, Q: Any, root: Root) -> Any:
+    """With which a state of covariance L D L^T follows from the next one."""
+    both, _, _ = halfway(ops, F, Q, root, [whole(ops, root, j) for j in range(len(F))])
     gain: Any = None  # of the whole of the next state, from what is new in each of its entries: times L^-1
     for column in reversed(both.columns):
-        above = len(column) - k
+        above = len(column) - len(F)
         row = column[above:]
         row = row if gain is None else row - (column[:above, None] * gain).sum(0)
         gain = row[None] if gain is None else ops.join(row[None], gain)
-    return Back(gain.swapaxes(0, 1), spread, weights)
+    return gain.swapaxes(0, 1)
 
 
 def smooth(ops: Any, back: Back, root: Root) -> Root:
-    """That of a state, from the root of the next one once all is known."""
-    parts, weights = ops.join(ops.stack(moved(back.gain, root)), back.spread), ops.stack(root.weights)
-    return orthogonal(ops, parts, ops.join(weights, back.weights), None, len(back.gain))[0]
+    """That of coordinates, from the root of those of the next state once all is known."""
+    parts = ops.join(ops.keep(ops.stack(moved(back.gain.swapaxes(0, 1), root))), back.spread)
+    return orthogonal(ops, parts, ops.join(ops.stack(root.weights), back.weights), None, len(back.gain))[0]
 
 
-def difference(ops: Any, x: Any, y: Any, nothing: Callable[[Any], Any] | None = None) -> Any:
+def product(ops: Any, root: Root, coordinates: Root) -> Root:
+    """That of x = L z from the root of the covariance of z."""
+    columns = []
+    for j, (column, own) in enumerate(zip(root.columns, coordinates.columns, strict=True)):
+        for m, number in enumerate(own):
+            more = ops.stack([number])
+            if m + 1 < len(own):
+                more = ops.join(more, root.columns[j + 1 + m] * number)
+            column = column + more if m == 0 else ops.join(column[:m], column[m:] + more)
+        columns.append(column)
+    return ops.keep(coordinates._replace(columns=columns))
+
+
+def apply(ops: Any, root: Root, vector: Any) -> Any:
+    """L times a vector."""
+    return added(whole(ops, root, j) * vector[j] for j in range(len(root.weights)))
+
+
+def difference(ops: Any, x: Any, y: Any, nothing: Callable[[Any], Any] | None = None, rounding: Any = None) -> Any:
     """x - y, or 0 where that is rounding alone: of what is exact nothing is left, by which to divide.
 
-    ``nothing``: makes that 0 of the difference; with its derivative, ``ops.vanished``.
+    ``nothing``: makes that 0 of the difference; with its derivative, ``ops.vanished``. ``rounding``: how much of both
+    is rounding.
     """
-    found, rounding = x - y, ROUNDING * ops.limits(x)[0]
+    found, rounding = x - y, ROUNDING * ops.limits(x)[0] if rounding is None else rounding
     return ops.where(
         ops.at_most(ops.size(found), rounding * (ops.size(x) + ops.size(y))), (nothing or ops.zero)(found), found
     )
@@ -174,6 +249,24 @@ def without(ops: Any, firsts: Any, scaled: Any, rests: Any) -> tuple[Any, Any]:
     """Rows of the column that all parts have in common, and of the parts without it."""
     column = (rests * scaled).sum(0)
     return column, difference(ops, rests, column * firsts)
+
+
+def without_in_part(ops: Any, firsts: Any, scaled: Any, rests: Any) -> tuple[Any, Any]:
+    """The same of rows with how much of each is rounding at the end; below 0: they stay as they are."""
+    rests, rounding = rests[:-1], rests[-1:]
+    column = (rests * scaled).sum(0)
+    return column, difference(ops, rests, column * firsts, rounding=rounding)
+
+
+def what_is_left(ops: Any, parts: Any, taken: Any, count: int, nothing: Callable[[Any], Any] | None = None) -> Any:
+    """As `difference` of the first ``count`` entries of parts; all of the others, by which nothing is divided."""
+    left = difference(ops, parts[:, :count], taken[:, :count], nothing)
+    return left if parts.shape[1] == count else beside(ops, left, parts[:, count:] - taken[:, count:])
+
+
+def beside(ops: Any, x: Any, y: Any) -> Any:
+    """Joined along the second axis."""
+    return ops.join(x.swapaxes(0, 1), y.swapaxes(0, 1)).swapaxes(0, 1)
 
 
 def orthogonal(ops: Any, parts: Any, weights: Any, noise: Root | None, size: int) -> tuple[Root, Any, Any]:
@@ -193,8 +286,14 @@ def orthogonal(ops: Any, parts: Any, weights: Any, noise: Root | None, size: int
         # of parts that cancel, again and again, no more is left than underflows: its inverse may overflow
         variance = ops.where(variance < tiny / eps, 0.0, variance)
         scaled = scaled * inverse(ops, variance)
-        column, parts = ops.row_by_row(without, firsts, scaled, rests)
-        column, variance, parts = ops.keep((column, variance, parts))
+        divided = size - 1 - j  # of the others nothing is rounding alone: by these nothing is divided
+        if rests.shape[1] == divided:
+            column, left = ops.row_by_row(without, firsts, scaled, rests)
+        else:
+            one = ops.one(variance)
+            rounding = [one * (ROUNDING * eps if i < divided else -1.0) for i in range(rests.shape[1])]
+            column, left = ops.row_by_row(without_in_part, firsts, scaled, ops.join(rests, ops.stack(rounding)[None]))
+        column, variance, parts = ops.keep((column, variance, left))
         columns.append(column)
         found.append(variance)
     return Root(columns, found), weights, parts

@@ -226,30 +226,32 @@ def filtered_by(form: StateSpace, y: Any, model: Model, kept: Any, covs: kalman_
 
 def smoothed_by(form: StateSpace, y: Any, model: Model, kept: Any, covs: kalman_loops.Form) -> tuple[Any, Any]:
     """What a smoother returns, and whether digits may be lost."""
-    logarithm, steps, doubtful = kalman_scan.run(form, y, model, kept, lambda step: step[:2], covs)
     if covs is kalman_loops.Roots:
+        logarithm, steps, _ = kalman_scan.run(form, y, model, kept, lambda step: step[1:], covs)
         return (*stacked(form, by_roots(form, model, *steps)), logarithm), False
 
+    logarithm, steps, doubtful = kalman_scan.run(form, y, model, kept, lambda step: step[:2], covs)
     smoothed, lost = kalman_scan.smoothed(form, y, model, kept, steps, kalman_filter.blank(ops, form, y, kept))
     return (*stacked(form, smoothed), logarithm), doubtful | lost
 
 
-def by_roots(form: StateSpace, model: Model, predicted: Estimate, updated: Estimate) -> Estimate:
+def by_roots(form: StateSpace, model: Model, updated: Estimate, seen: kalman_loops.Observed) -> Estimate:
     """The smoothed states of all steps, of square roots."""
     last = jax.tree.map(lambda x: x[-1], updated)
-    whole = functools.partial(kalman_scan.whole, kalman_loops.Roots)
+    start = kalman_loops.unmoved(ops, last)
+    end = jax.tree.map(lambda x: x[None], kalman_loops.moved(ops, last, start))
     if form.n == 1:
-        return jax.tree.map(lambda x: x[None], whole(last))
+        return end
 
-    def up(behind: Estimate, row: Any) -> Any:
-        t, ahead, state = row
-        found = kalman_loops.smooth(ops, ops.row(model.F, t, 0), ops.row(model.Q, t, 0), state, ahead, behind)
-        return found, whole(found)
+    def up(later: Estimate, row: Any) -> Any:
+        t, state, seen = row
+        found = kalman_loops.smooth(ops, ops.row(model.F, t, 0), ops.row(model.Q, t, 0), state, seen, later)
+        return found, kalman_loops.moved(ops, state, found)
 
     steps = jnp.arange(form.n - 1, dtype=jnp.int32)
-    before = jax.tree.map(lambda x: x[:-1], updated)
-    _, found = lax.scan(up, last, (steps, predicted.mean[1:], before), reverse=True)
-    return jax.tree.map(lambda x, z: jnp.concatenate((x, z[None])), found, whole(last))
+    before, behind = jax.tree.map(lambda x: x[:-1], updated), jax.tree.map(lambda x: x[1:], seen)
+    _, found = lax.scan(up, start, (steps, before, behind), reverse=True)
+    return jax.tree.map(lambda *pair: jnp.concatenate(pair), found, end)
 
 
 def poisoned(model: Model, form: StateSpace) -> Model:

@@ -106,7 +106,8 @@ def need_of(form: StateSpace, smooth: bool, by_roots: bool) -> Need:
     k, p = form.states, form.observed
     correlated = p * (k + 1) + triangle(p)  # Observations
     if smooth and by_roots:
-        return Need(correlated + 5 * k + 8 * k**2 + triangle(k) + triangle(2 * k), 0)  # Return
+        turns = p * (2 * k + 1)  # of Seen
+        return Need(correlated + turns + 5 * k + 8 * k**2 + triangle(k) + triangle(2 * k), 0)  # Return
     if smooth:
         return Need(correlated + p * (k + 2), 2 * k + triangle(k))  # Ahead
     orthogonal, doubt = 2 * k + 2 * k**2 + triangle(k), 2 * k + max(2 * k, triangle(k)) + p  # Roots, Doubt

@@ -19,7 +19,8 @@ from tridiag.problems.forms import LARGEST
 Named = tuple[Any, ...]  # a family of `tridiag.kernels.table.KERNELS`, a dtype, and what else names one of it
 
 ORDERS = 8  # of linear recurrences
-LAYOUTS = ("rows", "interleaved", "pivoted")
+LAYOUTS = ("rows", "interleaved", "pivoted", "masked")
+LONG = ("interleaved", "masked")  # in blocks of rows
 FACTORED = ("few_matrices", "multiple_rhs")
 DATA = (COMPLETE, SHARED, MISSING)
 FILTERS = ("filter_guard",), ("filter_unknown",)  # of models of any size
@@ -58,8 +59,8 @@ def each(family: str, kinds: Sequence[str], *sizes: object) -> tuple[Named, ...]
 
 VERBS = {
     "solve": Taken(
-        (*each("thomas", (*LAYOUTS, *FACTORED)), ("row_blocks", "interleaved"), ("cyclic",), ("partition",)),
-        (*each("thomas_adjoint", LAYOUTS), ("row_blocks_adjoint", "interleaved"), ("cyclic_adjoint",)),
+        (*each("thomas", (*LAYOUTS, *FACTORED)), *each("row_blocks", LONG), ("cyclic",), ("partition",)),
+        (*each("thomas_adjoint", LAYOUTS), *each("row_blocks_adjoint", LONG), ("cyclic_adjoint",)),
     ),
     "factor": Taken(each("thomas", FACTORED)),
     "slogdet": Taken((("determinants",),)),

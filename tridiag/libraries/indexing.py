@@ -29,6 +29,10 @@ class Loops:
             several.append(found)
         return state, None if several[0] is None else [cls.stack(parts) for parts in zip(*several, strict=True)]
 
+    @staticmethod
+    def reciprocal(x: Any) -> Any:
+        return 1 / x
+
     @classmethod
     def row_by_row(cls, f: Callable[..., Any], x: Any, y: Any, z: Any) -> Any:
         """``f(ops, x, y, z[:, i])`` for all i at once: the rows of what it makes."""

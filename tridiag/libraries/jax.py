@@ -23,6 +23,18 @@ MOST_TERMS = 8  # that are added up one by one
 
 
 @jax.custom_jvp
+def reciprocal(x: Any) -> Any:
+    """1 / x, whose derivative needs no square of x: that may underflow where x does not, and what is multiplied too."""
+    return 1 / x
+
+
+@reciprocal.defjvp
+def derivative_of_reciprocal(primals: Any, tangents: Any) -> tuple[Any, Any]:
+    found = reciprocal(*primals)
+    return found, -(tangents[0] * found) * found
+
+
+@jax.custom_jvp
 def product(x: Any, y: Any) -> Any:
     """That of matrices whose rows and columns lie before all other axes, term by term."""
     if x.shape[1] <= FEW_TERMS:
@@ -201,6 +213,8 @@ class Operations:
         """0, with the derivative of x."""
         x = jnp.where(jnp.isfinite(x), x, 0)
         return x - lax.stop_gradient(x)
+
+    reciprocal = staticmethod(reciprocal)
 
     @staticmethod
     def product(x: Any, y: Any) -> Any:

@@ -64,6 +64,7 @@ template <typename T, int M> struct Triangle {
 // What a thread knows of an observation that is independent of those before it.
 template <typename T, int M> struct Seen {
   T load[M], row[M];  // its row of H, and its covariances with the states
+  T shares[M], sights[M];  // with `Roots`: how coordinates before it follow from those after it, as `Return` turns them
   T variance, weight, error;
 
   static constexpr int WORDS = M + 2;  // of what the way back needs: the covariances, the weight and the error
@@ -71,6 +72,13 @@ template <typename T, int M> struct Seen {
 #pragma unroll
     for (int i = 0; i < M; i++) own[i] = row[i];
     own[M] = weight, own[M + 1] = error;
+  }
+
+  static constexpr int TURN = 2 * M + 1;  // of what turns coordinates back: these, and the error times the weight
+  __device__ __forceinline__ void keep_turn(const Lane<T>& own) const {
+#pragma unroll
+    for (int i = 0; i < M; i++) own[i] = shares[i], own[M + i] = sights[i];
+    own[2 * M] = weight * error;
   }
 };
 
@@ -201,11 +209,12 @@ template <typename T, int M> struct Roots {
 #pragma unroll
       for (int i = j + 1; i < M; i++) sight = sight + root(i, j) * seen.load[i];
       const T common = root(j, j) * sight, more = variance + common * sight, inverse = inverse_or_0(more);
+      seen.shares[j] = common, seen.sights[j] = known * sight;
       root(j, j) = more == T(0) ? root(j, j) : root(j, j) * (variance * inverse);
 #pragma unroll
       for (int i = j + 1; i < M; i++) {
         const T before = root(i, j);
-        root(i, j) = before - seen.row[i] * (known * sight);
+        root(i, j) = before - seen.row[i] * seen.sights[j];
         seen.row[i] = seen.row[i] + before * common;
       }
       seen.row[j] = common;
@@ -278,7 +287,11 @@ template <typename T, int M> struct Roots {
 #pragma unroll
         for (int m = 0; m < COUNT; m++) column = column + parts[m * SIZE + i] * scaled[m];
 #pragma unroll
-        for (int m = 0; m < COUNT; m++) parts[m * SIZE + i] = difference(parts[m * SIZE + i], column * first[m]);
+        for (int m = 0; m < COUNT; m++) {
+          T& part = parts[m * SIZE + i];
+          const T taken = column * first[m];
+          part = i < M ? difference(part, taken) : part - taken;  // by what is left behind them nothing is divided
+        }
         found[i * (i + 1) / 2 + j] = column;
       }
     }

@@ -87,7 +87,7 @@ __device__ __forceinline__ void smooth_series(const Job& job, Index series, cons
   if (!(loss <= T(0))) put_on(job.doubtful, series);
 }
 
-// The same by square roots: that of the state behind it is in scratch memory.
+// The same by square roots: what is known of the state behind it is in scratch memory.
 template <typename T, int M>
 __device__ __forceinline__ void smooth_series_by_roots(const Job& job, Index series, const Workspace<T>& workspace) {
   const Places<T>& places = workspace.places;
@@ -101,15 +101,28 @@ __device__ __forceinline__ void smooth_series_by_roots(const Job& job, Index ser
     root.recall(places.spread(job, PREDICTED_COV, t));
     const Observations<T, M> observations(job, places, t, workspace.kept);
     if (job.time[R] != 0) correlated = observations.is_correlated();
-    observe<T, M, Roots<T, M>>(observations, correlated, mean, root, [](int, const Seen<T, M>&) {});
-    const Return<T, M> back(observations.behind());
-    if (t + 1 == job.n) {
-      back.begin(mean, root);
-    } else {
-      back.go(places.at(job, F, t), places.at(job, Q, t), mean, root);
-    }
+    const Lane<T> turns = observations.behind();
+    observe<T, M, Roots<T, M>>(observations, correlated, mean, root, [&](int j, const Seen<T, M>& seen) {
+      seen.keep_turn(turns.from(j * Seen<T, M>::TURN));
+    });
+    const Return<T, M> back(turns.from(observations.count * Seen<T, M>::TURN));
     const Index now = forgotten(t);
+    if (t + 1 == job.n) {
+      back.begin(root);
+    } else {  // meanwhile the updated state lies where the smoothed one will: registers are few
+      const Spread<T> mean_kept = places.spread(job, PREDICTED_MEAN, t), root_kept = places.spread(job, PREDICTED_COV, t);
+#pragma unroll
+      for (int i = 0; i < M; i++) mean_kept[i] = mean[i];
+      root.keep(root_kept);
+      back.go(places.at(job, F, t), places.at(job, Q, t), root);
+      read(mean, places.spread(job, PREDICTED_MEAN, now));
+      root.recall(places.spread(job, PREDICTED_COV, now));
+    }
+    back.smooth(mean, root);
     write<T, M, Roots<T, M>>(places.spread(job, PREDICTED_MEAN, now), places.spread(job, PREDICTED_COV, now), mean, root);
+#pragma unroll 1
+    for (int j = observations.count - 1; j >= 0; j--)
+      if (observations.is_there(j)) back.turn(turns.from(j * Seen<T, M>::TURN));
   }
 }
 

@@ -200,7 +200,7 @@ template <typename T, int M, bool ROOTS> struct Sums {
   __device__ __forceinline__ void return_by_roots(
       bool is_last, const T* F, const T* Q, T (&state)[M], const Triangle<T, M>& root) const {
     if (!is_last) {
-      back.find_gain(F, Q, root);
+      back.template find_gain<false>(F, Q, root);
       back.move(F, state);
     }
 #pragma unroll

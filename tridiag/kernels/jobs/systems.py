@@ -232,12 +232,16 @@ def group(form: Form, dtype: np.dtype, matrices: Any, workers: int, masked: bool
         return one_by_one
     interleaved, long = neighbours(matrices, dtype.itemsize, lanes), None
     kept = (4 if form.pivoting is True else 2) * dtype.itemsize * lanes
+    if masked and not interleaved:
+        one_by_one = in_part_of_a_vector(form, dtype, matrices, one_by_one)
     if not interleaved:
-        return one_by_one if masked or flags else in_narrow_blocks(form, dtype, matrices, workers, one_by_one)
+        return one_by_one if flags else in_narrow_blocks(form, dtype, matrices, workers, one_by_one)
     stretches, groups = split(interleaved, form.n, lanes, kept)
-    if stretches > 1 and groups < LONG and not masked and not flags and not few(form, interleaved, lanes, workers):
+    # the mask of several vectors, which is gathered tile by tile
+    spread = masked and interleaved > lanes and matrices[-1][1][3] not in (0, 1)
+    if stretches > 1 and groups < LONG and not spread and not flags and not few(form, interleaved, lanes, workers):
         long = blocks(interleaved, count // interleaved, form.n, lanes, kept, workers)
-    if not long and interleaved < 2 * lanes:
+    if not long and interleaved < 2 * lanes and not (masked and dtype.kind == "f" and count == interleaved):
         return one_by_one._replace(stretches=stretches)
     return Grouping(groups * lanes, count // interleaved * stretches, interleaved, stretches, long)
 
@@ -246,6 +250,14 @@ def few(form: Form, systems: int, lanes: int, workers: int) -> bool:
     """Whether systems side by side are so few that one thread has all that is kept of them in its caches."""
     groups = -(-systems // lanes)
     return form.pivoting == "auto" and workers == 1 and groups <= FEW_GROUPS and groups * form.n * 2 * LINE <= SCRATCH
+
+
+def in_part_of_a_vector(form: Form, dtype: np.dtype, matrices: Any, whole: Grouping) -> Grouping:
+    """All systems, side by side and less than a vector, of which rows are taken out; else ``whole``."""
+    systems = neighbours(matrices, dtype.itemsize, 2)
+    if systems != math.prod(a[0] for a in matrices) or dtype.kind != "f" or form.pivoting is True:
+        return whole
+    return whole._replace(interleaved=systems, stretches=1)
 
 
 def in_narrow_blocks(form: Form, dtype: np.dtype, matrices: Any, workers: int, whole: Grouping) -> Grouping:
@@ -259,12 +271,15 @@ def in_narrow_blocks(form: Form, dtype: np.dtype, matrices: Any, workers: int, w
     return whole._replace(interleaved=systems, long=blocks(systems, outer, form.n, lanes, 2 * LINE, workers))
 
 
-def kernel_of(form: Form, dtype: np.dtype, sides: int, shared: bool, grouping: Grouping, flags: int) -> tuple[str, ...]:
+def kernel_of(
+    form: Form, dtype: np.dtype, sides: int, shared: bool, grouping: Grouping, flags: int, masked: bool
+) -> tuple[str, ...]:
     """The family of kernels and what it is asked with.
 
-    Kinds of kernels: "rows" (no systems side by side), "interleaved", "pivoted" (partial pivoting throughout), both
-    also in blocks of rows, "multiple_rhs" (factors, and many right sides a matrix), "few_matrices" (the same, with
-    right sides in the lanes), and those of periodic systems.
+    Kinds of kernels: "rows" (no systems side by side), "interleaved", "pivoted" (partial pivoting throughout), "masked"
+    and "pivoted_masked" (systems side by side of which rows are taken out), all but the first also in blocks of rows,
+    "multiple_rhs" (factors, and many right sides a matrix), "few_matrices" (the same, with right sides in the lanes),
+    and those of periodic systems.
     """
     if form.periodic:
         return "cyclic", dtype.name
@@ -274,6 +289,8 @@ def kernel_of(form: Form, dtype: np.dtype, sides: int, shared: bool, grouping: G
         kind = "few_matrices" if shared else "multiple_rhs"
     else:
         kind = "pivoted" if form.pivoting is True else "interleaved" if grouping.interleaved else "rows"
+        if masked and grouping.interleaved:
+            kind = "pivoted_masked" if form.pivoting is True else "masked"
     return "row_blocks" if grouping.long else "thomas", dtype.name, kind
 
 
@@ -325,7 +342,7 @@ def make_job(form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], fla
     words[J.AXES :] = [word for axis in axes for word in axis]
     words.flags.writeable = False
     items = long_blocks * spans * (count // found.interleaved) if found.long else runs * chunks
-    kernel = kernel_of(form, dtype, sides, shared, found, flags)
+    kernel = kernel_of(form, dtype, sides, shared, found, flags, masked)
     job = Job(kernel, words, min(helpers, max(0, items - 1)), unknowns, tuple(order))
     return adjoint_of(job) if flags & J.ADJOINT else job
 

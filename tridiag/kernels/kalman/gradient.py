@@ -209,7 +209,7 @@ class Gradient(Loops):
         """With which a state follows from the next one; 0 for the last."""
         ops, last = Lanes(code, self.scratch), code.everywhere(t + 1 == job.steps)
         F, Q = (self.matrix(code, job, room, operand) for operand in (K.F, K.Q))
-        found = kalman_square_roots.go_back(ops, F, Q, root).gain
+        found = kalman_square_roots.gain_back(ops, F, Q, root)
         return ops.where(last, ops.zero(found), found)
 
     def in_common(self, code: Code, job: At, room: At, records: Value) -> None:
@@ -227,7 +227,7 @@ class Gradient(Loops):
         def forward(loops: Gradient, code: Code, t: Value, carry: Any) -> Any:
             ops, (packed, bad, doubt) = Lanes(code, loops.scratch), carry
             cov = covs.unpacked(packed, k)
-            H, _, weights, variances, factors, rows, after = separated(loops, code, cov)
+            H, _, weights, variances, factors, rows, after, _ = separated(loops, code, cov)
             gains = [row * weight for row, weight in zip(rows, weights, strict=True)]
             kept = [*weights, *(x for gain in gains for x in gain), *(x for factor in factors for x in factor)]
             at = records + t * (self.room.record * size)
@@ -244,8 +244,8 @@ class Gradient(Loops):
             at = records + (t * self.room.record + self.room.gains) * size
             numbers = [code.spread(at + e * size) for e in range(2 * half)]
             after, before = Entries.unpacked(numbers[:half], k), covs.unpacked(numbers[half:], k)
-            H, R, weights, variances, factors, rows, _ = separated(loops, code, before)
-            seen = kalman_filter.Observed(weights, [], rows, [], variances, factors)
+            H, R, weights, variances, factors, rows, *_ = separated(loops, code, before)
+            seen = kalman_filter.Observed(weights, [], rows, [], variances, factors, [])
             F = loops.matrix(code, job, room, K.F)
             cov = kalman_adjoint.pull_covariance(ops, F, H, R, seen, after, N)
             terms = (-cov.of_F).ravel(), (-cov.of_H).ravel(), Entries.packed(-N), Entries.packed(-cov.of_R)

@@ -61,7 +61,7 @@ class Room:
         """How many rows of lanes any loop carries from step to step, at most."""
         k, p = self.states, self.observed
         state, sums, doubt = k + k * (k + 1) // 2, 4, k + p + 1
-        return state + max(sums + doubt + k * k + state + p, 2 * k + k * k)
+        return state + max(sums + doubt + k * k + state + p, 2 * k + k * k, 2 * (k + 1) * p)
 
     @property
     def size(self) -> int:
@@ -312,7 +312,7 @@ class Loops:
             ops, (packed, bad, product, doubt) = Lanes(code, loops.scratch), carry
             cov = covs.unpacked(packed, k)
             H, R = (loops.matrix(code, job, room, operand, t) for operand in (K.H, K.R))
-            weights, variances, factors, rows, after = covs.separate(ops, H, R, cov)
+            weights, variances, factors, rows, after, _ = covs.separate(ops, H, R, cov)
             gains = [row * weight for row, weight in zip(rows, weights, strict=True)]
             for variance in variances:
                 bad, product = bad + variance * 0.0, loops.times(code, product, variance)

@@ -36,6 +36,9 @@ class Lanes:
     def nan(self, x: Any) -> Value:
         return self.code.splat(float("nan"))
 
+    def reciprocal(self, x: Any) -> Any:
+        return self.one(x) / x
+
     def zero(self, x: Any) -> Any:
         return np.full(x.shape, self.code.zero(), object)
 

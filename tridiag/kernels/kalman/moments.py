@@ -97,16 +97,19 @@ class Moments(Loops):
         k, n = self.room.states, job.steps
 
         def step(loops: Moments, code: Code, t: Value, carry: Any) -> Any:
-            ops, (ahead, mean, cov) = Lanes(code, loops.scratch), carry
-            predicted, _, updated = loops.observed(Roots, missing, code, job, room, t)
+            ops, (mean, cov) = Lanes(code, loops.scratch), carry
+            _, seen, updated = loops.observed(Roots, missing, code, job, room, t)
+            seen = seen._replace(turns=ops.keep(seen.turns))
             F, Q = (loops.matrix(code, job, room, operand, t) for operand in (K.F, K.Q))
-            behind = Estimate(vector(mean), Roots.unpacked(cov, k))
-            before = kalman_smoother.smooth(ops, F, Q, updated, vector(ahead), behind)
-            mean, cov = ops.keep(kalman_filter.chosen(ops, code.everywhere(t + 1 == n), updated, before))
-            loops.write(code, job, room, t, Estimate(mean, Roots.whole(ops, cov)), (K.MEAN, K.COV))
-            return tuple(predicted.mean), tuple(mean), Roots.packed(cov)
+            # of the last, whose F and Q are not read, nothing is known from later ones
+            F, Q = (ops.where(code.everywhere(t + 1 < n), x, ops.zero(x)) for x in (F, Q))
+            later = Estimate(vector(mean), Roots.unpacked(cov, k))
+            later = kalman_smoother.smooth(ops, F, Q, updated, later)
+            loops.write(code, job, room, t, kalman_smoother.moved(ops, updated, later), (K.MEAN, K.COV))
+            before = kalman_smoother.before_observations(ops, seen, later)
+            return tuple(before.mean), Roots.packed(before.cov)
 
-        nothing = (code.zero(),) * k, (code.zero(),) * k, (code.zero(),) * (k * (k + 1) // 2)
+        nothing = (code.zero(),) * k, (code.zero(),) * (k * (k + 1) // 2)
         self.steps(code, room, n - 1, -1, step, nothing, -1)
 
     def write(self, code: Code, job: At, room: At, t: Value, state: Estimate, places: tuple[int, int]) -> None:

@@ -9,6 +9,7 @@ from numba import njit
 
 from tridiag.kernels.access.operands import bytes_of_real
 from tridiag.kernels.jobs.words import kalman as K
+from tridiag.kernels.many_states.roots import turn_back
 from tridiag.kernels.many_states.rows import Numbers, Rows, add_product, add_scaled, clear, dot_to, pack
 from tridiag.kernels.many_states.smoother import Following
 from tridiag.kernels.many_states.steps import factor_of, number, place_of, put_number
@@ -102,16 +103,30 @@ def collect_of_all(zero, job, worker, t, count):
 
 @njit(**OPTIONS)
 def add_later_by_roots(zero, job, worker, t, count):
-    """The means from those of the next step, smoothed, less what they were predicted to be."""
+    """The means once later observations are known too: by what these tell, in coordinates of the state."""
     k, row, size, vectors = job.states, worker.row, bytes_of_real(zero, ()), worker.row // LINE
-    followers, means, behind = job.alike + job.unknown, means_at(job, worker, t), means_at(job, worker, t + 1)
-    predict_all(zero, job, worker, t, worker.moved_followers)
-    for s in range(followers):
-        for i in range(k):
-            place = worker.moved_followers + s * row
-            put_number(zero, place, i, number(zero, behind + s * row, i) - number(zero, place, i))
-    moved, gain = Numbers(worker.moved_followers, row, size), Rows(worker.joint + row, 2 * row)
-    add_product(zero, Rows(means, row), moved, gain, Rows(means, row), followers, k, vectors, 0)
+    followers, means = job.alike + job.unknown, Rows(means_at(job, worker, t), row)
+    later, gain = Numbers(worker.later_of_followers, row, size), Rows(worker.joint + row, 2 * row)
+    moved, zeros = Rows(worker.moved_followers, row), Rows(worker.zeros, 0)
+    add_product(zero, moved, later, gain, zeros, followers, k, vectors, 0)
+    worker.later_of_followers, worker.moved_followers = worker.moved_followers, worker.later_of_followers
+    later = Numbers(worker.later_of_followers, row, size)
+    add_product(zero, means, later, Rows(worker.columns, row), means, followers, k, vectors, 0)
 
 
-FOLLOWING = Following(observe_all, add_later_to_all, collect_of_all, add_later_by_roots)
+@njit(**OPTIONS)
+def turn_back_followers(zero, job, worker, t, count):
+    """What later observations tell of each, and those of the step, in coordinates before these."""
+    row, size, vectors = worker.row, bytes_of_real(zero, ()), worker.row // LINE
+    alike, unknown = job.alike, job.unknown
+    worker.cursor -= count
+    for s in range(alike + unknown):
+        later, column = worker.later_of_followers + s * row, s + unknown if s < alike else s - alike
+        for q in range(count - 1, -1, -1):
+            turn_back(zero, job, worker, q, later)
+            error = number(zero, regressors_at(zero, job, worker, worker.cursor + q), column)
+            put_number(zero, worker.scaled, q, number(zero, worker.weights, q) * error)
+            add_scaled(zero, (later, worker.turn_shares + q * row, worker.scaled + q * size, vectors))
+
+
+FOLLOWING = Following(observe_all, add_later_to_all, collect_of_all, add_later_by_roots, turn_back_followers)

@@ -13,7 +13,7 @@ from tridiag.kernels.access.operands import bytes_of_real
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.many_states.filter import ASKING, filtered, filtered_by_roots
 from tridiag.kernels.many_states.records import put_record
-from tridiag.kernels.many_states.roots import go_back, join_factors, kept_root, load_noise, observe_by_roots
+from tridiag.kernels.many_states.roots import gain_back, join_factors, kept_root, load_noise, observe_by_roots
 from tridiag.kernels.many_states.rows import (
     Numbers,
     Rows,
@@ -294,7 +294,7 @@ def differentiated_by_roots(eps: float) -> Any:
             NP, shrunk = Rows(worker.NP, row), Rows(worker.shrunk, row)
             if t + 1 < job.steps:
                 F = load_noise(zero, job, worker, t, eps)
-                go_back(zero, job, worker)
+                gain_back(zero, job, worker)
                 gain, product = Rows(worker.joint + row, 2 * row), Rows(worker.product, row)
                 go_to_step(zero, job, worker, t)
                 add_product(zero, product, Numbers(worker.NP, row, size), gain, zeros, k, k, vectors, 0)

@@ -185,6 +185,8 @@ def take_in(zero, job, worker, q):
             put_number(zero, worker.root_weights, j, weight * (variance * inverted))
         put_number(zero, worker.gains, 0, common)
         put_number(zero, worker.gains, 1, known * sight)
+        put_number(zero, worker.turn_shares + q * row, j, common)
+        put_number(zero, worker.turn_sights + q * row, j, known * sight)
         mix(zero, (column, own, worker.gains, vectors))
         variance, known = more, inverted
     return variance if 0 < variance < math.inf else np.nan
@@ -227,6 +229,28 @@ def join_factors(zero, worker, count):
     weigh(zero, worker, count)
 
 
+@njit(**OPTIONS)
+def turn_back(zero, job, worker, q, place):
+    """Coordinates before an observation from those after it, as `tridiag.algorithms.kalman_square_roots.Turn`."""
+    shares, sights, told = worker.turn_shares + q * worker.row, worker.turn_sights + q * worker.row, 0.0
+    for j in range(job.states):
+        own = number(zero, place, j)
+        put_number(zero, place, j, own - number(zero, shares, j) * told)
+        told += number(zero, sights, j) * own
+
+
+@njit(**OPTIONS)
+def turn_back_all(zero, job, worker, count):
+    """Those of the state once all is known, to before the observations of its step: ``later_mean``, ``later_cov``."""
+    k, row, vectors = job.states, worker.row, worker.row // LINE
+    for q in range(count - 1, -1, -1):
+        for j in range(k):
+            turn_back(zero, job, worker, q, worker.later_cov + j * row)
+        turn_back(zero, job, worker, q, worker.later_mean)
+        shares = worker.turn_shares + q * row
+        add_scaled(zero, (worker.later_mean, shares, worker.scaled + q * bytes_of_real(zero, ()), vectors))
+
+
 # ------------------------------------------------------------------------------------------------------- predictions
 
 
@@ -235,7 +259,7 @@ def orthogonal(zero, worker, parts, weights, first, count, size, length, columns
     """The first ``size`` columns of the root of sum_m w[m] parts[m] parts[m]^T, and its weights; what is left.
 
     Rows of ``length`` bytes. Of ``count`` parts, those from number ``first`` on begin with one zero more each. What
-    is rounding alone is 0: of what is exact nothing is left, by which to divide.
+    is rounding alone is 0: of what is exact nothing is left, by which to divide; not behind the first row of a part.
     """
     width, vectors, step = bytes_of_real(zero, ()), length // LINE, parts.step
     for j in range(size):
@@ -254,7 +278,12 @@ def orthogonal(zero, worker, parts, weights, first, count, size, length, columns
         column = Rows(columns.address + j * columns.step, 0)
         add_product(zero, column, Numbers(worker.shares, 0, width), parts, Rows(worker.zeros, 0), 1, used, vectors, 0)
         unit(zero, column.address, j)
-        take_off_each(zero, (parts.address, step, worker.firsts, column.address, used, vectors))
+        heads = min(length, worker.row)
+        take_off_each(zero, (parts.address, step, worker.firsts, column.address, used, heads // LINE))
+        if heads < length:
+            behind, taken = Rows(parts.address + heads, step), Rows(column.address + heads, 0)
+            firsts, count_behind = Numbers(worker.firsts, width, 0), (length - heads) // LINE
+            subtract_product(zero, behind, firsts, taken, behind, used, 1, count_behind, 0)
         put_number(zero, found, j, variance)
 
 
@@ -293,22 +322,41 @@ def predict_root(zero, job, worker):
 
 @njit(**OPTIONS)
 def go_back(zero, job, worker):
-    """A state from the next one, of covariance L D L^T: the gain, transposed, and what the next one does not tell.
+    """Coordinates of a state, x = L z, from those of the next one, as `tridiag.algorithms.kalman_square_roots.Back`.
 
-    That of both, the next one first, is made triangular halfway. The gain lies behind the columns of ``joint``; the
-    rest is what is left of the parts, behind their first rows.
+    The gain, transposed, lies behind the columns of ``joint``; what the next state does not tell is what is left of the
+    parts, behind their first rows.
     """
+    both = 2 * worker.row
+    for j in range(job.states):
+        own = worker.parts + worker.row + j * both
+        clear(zero, (own, worker.row // LINE))
+        put_number(zero, own, j, 1.0)
+    halfway(zero, job, worker)
+
+
+@njit(**OPTIONS)
+def halfway(zero, job, worker):
+    """The covariance of the next state and of what the first parts have behind their first rows: triangular halfway."""
     k, row, size = job.states, worker.row, bytes_of_real(zero, ())
     both, vectors = 2 * row, row // LINE
     parts, turned, zeros = Rows(worker.parts, both), Rows(worker.F_turned, row), Rows(worker.zeros, 0)
     add_product(zero, parts, Numbers(worker.columns, row, size), turned, zeros, k, k, vectors, 0)
-    pack(zero, (worker.parts + row, both, worker.columns, row, k, row // size))
     for j in range(k, 2 * k):
         clear(zero, (worker.parts + j * both, both // LINE))
     pack(zero, (worker.parts + k * both, both, worker.noise_columns, row, k, row // size))
     weigh_parts(zero, job, worker)
     joint = Rows(worker.joint, both)
     orthogonal(zero, worker, parts, worker.part_weights, k, 2 * k, k, both, joint, worker.joint_weights)
+
+
+@njit(**OPTIONS)
+def gain_back(zero, job, worker):
+    """The gain with which a state follows from the next one, transposed: behind the columns of ``joint``."""
+    k, row, size = job.states, worker.row, bytes_of_real(zero, ())
+    both, vectors = 2 * row, row // LINE
+    pack(zero, (worker.parts + row, both, worker.columns, row, k, row // size))
+    halfway(zero, job, worker)
     gain = worker.joint + row
     for j in range(k - 2, -1, -1):
         below, own = Numbers(worker.joint + j * both + (j + 1) * size, 0, size), Rows(gain + j * both, 0)
@@ -317,13 +365,41 @@ def go_back(zero, job, worker):
 
 @njit(**OPTIONS)
 def smooth_root(zero, job, worker):
-    """That of a state from the next one smoothed: ``later_cov`` and ``later_weights``."""
+    """Coordinates of a state from those of the next one, in their place: ``later_mean``, ``later_cov`` and its weights.
+
+    Those of the next one are as before its observations.
+    """
     k, row, size = job.states, worker.row, bytes_of_real(zero, ())
     both, vectors = 2 * row, row // LINE
     gain, zeros = Rows(worker.joint + row, both), Rows(worker.zeros, 0)
+    add_product(zero, Rows(worker.moved, 0), Numbers(worker.later_mean, 0, size), gain, zeros, 1, k, vectors, 0)
+    pack(zero, (worker.later_mean, row, worker.moved, row, 1, row // size))
     moved, parts = Rows(worker.parts + row + 2 * k * both, both), Rows(worker.parts + row, both)
     add_product(zero, moved, Numbers(worker.later_cov, row, size), gain, zeros, k, k, vectors, 0)
     for j in range(k):
         put_number(zero, worker.part_weights, 2 * k + j, number(zero, worker.later_weights, j))
-    columns = Rows(worker.columns, row)
-    orthogonal(zero, worker, parts, worker.part_weights, 3 * k, 3 * k, k, row, columns, worker.root_weights)
+    columns = Rows(worker.later_cov, row)
+    orthogonal(zero, worker, parts, worker.part_weights, 3 * k, 3 * k, k, row, columns, worker.later_weights)
+
+
+@njit(**OPTIONS)
+def begin_back(zero, job, worker):
+    """Those of the last state."""
+    k, row = job.states, worker.row
+    clear(zero, (worker.later_mean, row // LINE))
+    clear(zero, (worker.later_cov, k * (row // LINE)))
+    for j in range(k):
+        put_number(zero, worker.later_cov + j * row, j, 1.0)
+    pack(zero, (worker.later_weights, row, worker.root_weights, row, 1, row // bytes_of_real(zero, ())))
+
+
+@njit(**OPTIONS)
+def move(zero, job, worker):
+    """An updated state becomes the smoothed one, and its root the sum of the squares of its columns."""
+    k, row, size, vectors = job.states, worker.row, bytes_of_real(zero, ()), worker.row // LINE
+    mean, columns, found = Rows(worker.mean, 0), Rows(worker.columns, row), Rows(worker.parts, row)
+    add_product(zero, mean, Numbers(worker.later_mean, 0, size), columns, mean, 1, k, vectors, 0)
+    zeros = Rows(worker.zeros, 0)
+    add_product(zero, found, Numbers(worker.later_cov, row, size), columns, zeros, k, k, vectors, 0)
+    pack(zero, (worker.columns, row, worker.parts, row, k, row // size))
+    pack(zero, (worker.root_weights, row, worker.later_weights, row, 1, row // size))

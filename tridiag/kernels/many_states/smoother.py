@@ -13,11 +13,14 @@ from tridiag.kernels.access.operands import bytes_of_real
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.many_states.filter import ASKING, UPDATED, alone, filtered, filtered_by_roots
 from tridiag.kernels.many_states.roots import (
+    begin_back,
     go_back,
     load_noise,
+    move,
     observe_by_roots,
     read_root,
     smooth_root,
+    turn_back_all,
     whole,
 )
 from tridiag.kernels.many_states.rows import (
@@ -58,9 +61,10 @@ class Following(NamedTuple):
     later: Any  # once later ones are known too, which there are; then ``collected`` what they tell
     collected: Any
     later_by_roots: Any
+    collected_by_roots: Any
 
 
-ALONE = Following(alone, alone, alone, alone)
+ALONE = Following(alone, alone, alone, alone, alone)
 
 
 def smoothed(eps: float, following: Following = ALONE) -> Any:
@@ -168,25 +172,18 @@ def collect(zero, job, worker, count):
 
 
 def smoothed_by_roots(eps: float, following: Following = ALONE) -> Any:
-    """The same with square roots; the next state smoothed is carried in ``later_mean`` and ``later_cov``."""
+    """The same with square roots; what later observations tell is carried in coordinates of the state."""
     forwards = filtered_by_roots(eps, UPDATED, None, keep=True, follow=following.observed)
-    tell_later = following.later_by_roots
+    tell_later, tell_collected = following.later_by_roots, following.collected_by_roots
 
     @njit(**OPTIONS)
     def run(zero, job, worker):
         """-2 times the log-likelihood."""
         deviance, _ = forwards(zero, job, worker, 0, 0)
-        k, row, size = job.states, worker.row, bytes_of_real(zero, ())
-        vectors = row // LINE
         for t in range(job.steps - 1, -1, -1):
             if stopping_at(t, ASKING):
                 break
-            if t + 1 < job.steps:  # what has been predicted for the next step, less what it was
-                for i in range(k):
-                    more = number(zero, worker.later_mean, i) - number(zero, worker.ahead, i)
-                    put_number(zero, worker.moved, i, more)
             read_root(zero, job, worker, t, MEAN, COV)
-            pack(zero, (worker.ahead, row, worker.mean, row, 1, row // size))
             count = load_observed(zero, job, worker, t)
             if count > 0:
                 observe_by_roots(zero, job, worker, t, count, eps)
@@ -194,14 +191,15 @@ def smoothed_by_roots(eps: float, following: Following = ALONE) -> Any:
                 load_noise(zero, job, worker, t, eps)
                 go_back(zero, job, worker)
                 smooth_root(zero, job, worker)
-                mean, gain = Rows(worker.mean, 0), Rows(worker.joint + row, 2 * row)
-                add_product(zero, mean, Numbers(worker.moved, 0, size), gain, mean, 1, k, vectors, 0)
                 tell_later(zero, job, worker, t, count)
+            else:
+                begin_back(zero, job, worker)
+            move(zero, job, worker)
             whole(zero, job, worker)
             write_state(zero, job, worker, t, MEAN, COV)
-            pack(zero, (worker.later_mean, row, worker.mean, row, 1, row // size))
-            pack(zero, (worker.later_cov, row, worker.columns, row, k, row // size))
-            pack(zero, (worker.later_weights, row, worker.root_weights, row, 1, row // size))
+            if count > 0:
+                turn_back_all(zero, job, worker, count)
+                tell_collected(zero, job, worker, t, count)
         return deviance
 
     return run

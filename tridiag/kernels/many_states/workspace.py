@@ -37,10 +37,11 @@ class States(Workspace):
     noise_columns, noise_weights = Word(), Word()  # those of Q
     R, R_columns, R_weights = Word(), Word(), Word()  # R of what is observed, and its root
     loads = Word()  # H of observations whose noises are independent
+    turn_shares, turn_sights = Word(), Word()  # `tridiag.algorithms.kalman_square_roots.Turn`, a row each
     parts, part_weights = Word(), Word()  # vectors whose squares add up to a covariance
     firsts, shares = Word(), Word()  # an entry of each of them, and what it adds to a column of the root
     F_rows = Word()
-    later_mean, later_cov = Word(), Word()  # what later observations tell: r and N, or the next state smoothed
+    later_mean, later_cov = Word(), Word()  # what later observations tell: r and N, or coordinates of the next state
     smoothed = Word()  # the covariance given later observations too
     pulled, doubled = Word(), Word()  # a row of states for each observation: T, and (G N G^T + D) W of `collect`
     joint, joint_weights = Word(), Word()  # the columns of the root of two states, the next one first; weights
@@ -61,10 +62,10 @@ ARRAYS, allocate, give_back = workspace(
     States, "mean", "ahead", "cov", "product", "F_turned", "Q", "H", "profile", "news", "gains", "kept", "variances",
     "weights", "errors", "scaled", "zeros", "variances_before", "variances_now", "Q_diagonal", "spread", "moved",
     "older", "reach", "columns", "root_weights", "noise_columns", "noise_weights", "R", "R_columns", "R_weights",
-    "loads", "parts", "part_weights", "firsts", "shares", "F_rows", "later_mean", "later_cov", "smoothed", "pulled",
-    "doubled", "joint", "joint_weights", "later_weights", "inverse", "of_F", "of_H", "of_Q", "of_R", "shrunk", "NP",
-    "later_state", "factors", "states", "followers", "later_of_followers", "moved_followers", "regressors",
-    "regressor_weights", "fit", "fit_variances", "scaled_parts",
+    "loads", "turn_shares", "turn_sights", "parts", "part_weights", "firsts", "shares", "F_rows", "later_mean",
+    "later_cov", "smoothed", "pulled", "doubled", "joint", "joint_weights", "later_weights", "inverse", "of_F",
+    "of_H", "of_Q", "of_R", "shrunk", "NP", "later_state", "factors", "states", "followers", "later_of_followers",
+    "moved_followers", "regressors", "regressor_weights", "fit", "fit_variances", "scaled_parts",
 )  # fmt: skip
 MINUS_ONE, MINUS_HALF = 0, 1
 CLEARED = ARRAYS._fields.index("states")  # of these and what follows every row is written before it is read
@@ -104,7 +105,8 @@ def allocate_states(zero, job, back, slope):
         variances=noises, weights=noises, errors=noises, scaled=noises,
         zeros=max(2 * row, noises), variances_before=row, variances_now=row, Q_diagonal=row, spread=row,
         moved=row, older=row, reach=noises, columns=k * row, root_weights=row, noise_columns=k * row, noise_weights=row,
-        R=lines, R_columns=p * noises, R_weights=noises, loads=p * row, parts=parts * both,
+        R=lines, R_columns=p * noises, R_weights=noises, loads=p * row,
+        turn_shares=p * row, turn_sights=p * row, parts=parts * both,
         part_weights=3 * row, firsts=3 * row, shares=max(3 * row, noises), F_rows=back * k * row, later_mean=row,
         later_cov=back * square, smoothed=back * square, pulled=back * p * row, doubled=back * p * row,
         joint=back * k * both, joint_weights=row, later_weights=row,

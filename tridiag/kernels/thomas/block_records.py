@@ -66,6 +66,12 @@ def groups_of(zero, count):
 
 
 @njit(**OPTIONS)
+def is_narrow(zero, groups):
+    """Whether systems are one group, which may not fill a vector."""
+    return groups == 1 and parts_of(zero, ()) == 1
+
+
+@njit(**OPTIONS)
 def copy(source, target, size):
     for k in range(0, size, 8):
         set_word(target + k, word(source + k))

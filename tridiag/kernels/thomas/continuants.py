@@ -226,8 +226,8 @@ class EndToEnd(NamedTuple):
         a, b, c, signs, logarithms, count, whole = words
         height = ROWS[code.size_of_real]
 
-        def group(code: Code, lane: int, row: Value, state: Any) -> Any:
-            first = row + lane
+        def group(code: Code, lane: int, begin: Value, state: Any) -> Any:
+            first = begin + lane
             at, to = first * (self.n * code.size_of_real), first * code.size_of_real
             rows = list(zip(*(rows_from(code, x + at, self.n) for x in (a, b, c)), strict=True))
             found = Minor.start(code)

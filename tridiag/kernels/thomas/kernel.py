@@ -25,6 +25,7 @@ from tridiag.kernels.thomas.deferred import CATCH_UP, some_wait
 from tridiag.kernels.thomas.few_sides import FEW_SIDES
 from tridiag.kernels.thomas.gathered import solve_gathered
 from tridiag.kernels.thomas.interleaved import EXCHANGED_INTERLEAVED, SOLVE_INTERLEAVED, extent
+from tridiag.kernels.thomas.masked import EXCHANGED_MASKED, SOLVE_MASKED, SOLVE_MASKED_GROUP
 from tridiag.kernels.thomas.multiple_rhs import factor_few_matrices, solve_few_matrices, solve_multiple_rhs
 from tridiag.kernels.thomas.one_vector import SOLVE_GROUP
 from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_GROUP
@@ -46,7 +47,7 @@ def solve_tile(zero, job, worker, tile, follows, solve_one, solve_many_interleav
         return low, high
     if low < whole:
         solve_one(zero, (job, worker, low, whole - low, 0))
-    if job.flags & J.MASKED or job.rows == 0:
+    if job.rows == 0:
         for at in range(whole, rest, lanes):
             solve_one(zero, (job, worker, at, lanes, 0))
     elif whole < rest:
@@ -134,6 +135,18 @@ def work_pivoted(job, zero):
 
 
 @njit(**OPTIONS)
+def work_masked(job, zero):
+    """Systems side by side of which rows are taken out."""
+    work_tiles(job, zero, SOLVE_MASKED_GROUP, SOLVE_MASKED, none_short)
+
+
+@njit(**OPTIONS)
+def work_pivoted_masked(job, zero):
+    """The same with partial pivoting throughout."""
+    work_tiles(job, zero, EXCHANGE_GROUP, EXCHANGED_MASKED, none_short)
+
+
+@njit(**OPTIONS)
 def work_multiple_rhs(job, zero):
     """The same where matrices have many right sides, or are only factored."""
     worker = allocate_workspace(zero, job)
@@ -175,6 +188,8 @@ TASKS = {
     "rows": c_function(work_rows, "tridiag_rows", first=JOB),
     "interleaved": c_function(work_interleaved, "tridiag_interleaved", first=JOB),
     "pivoted": c_function(work_pivoted, "tridiag_pivoted", first=JOB),
+    "masked": c_function(work_masked, "tridiag_masked", first=JOB),
+    "pivoted_masked": c_function(work_pivoted_masked, "tridiag_pivoted_masked", first=JOB),
     "multiple_rhs": c_function(work_multiple_rhs, "tridiag_multiple_rhs", first=JOB),
     "few_matrices": c_function(work_few_matrices, "tridiag_few_matrices", first=JOB),
 }

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numba import cfunc, njit, types
 
-from tridiag.kernels.access.operands import bytes_of_real, bytes_of_row, lanes_of, parts_of
+from tridiag.kernels.access.operands import bytes_of_real, bytes_of_row, lanes_of
 from tridiag.kernels.access.rows import ZERO
 from tridiag.kernels.jobs.words.symbols import PREFIX
 from tridiag.kernels.jobs.words.systems import D_, X_, Systems
@@ -36,12 +36,21 @@ from tridiag.kernels.thomas.block_records import (
     copy,
     depth,
     groups_of,
+    is_narrow,
     part_of,
     record_of,
     rows_of,
     systems_of,
 )
 from tridiag.kernels.thomas.interleaved import solution_interleaved
+from tridiag.kernels.thomas.masked_blocks import (
+    begin_pivoted_masked,
+    eliminate_masked,
+    eliminate_pivoted_masked,
+    read_masked,
+    substitute_masked,
+    substitute_pivoted_masked,
+)
 from tridiag.kernels.thomas.refine import uncertified_lanes
 from tridiag.kernels.thomas.sweeps import (
     AGREE,
@@ -107,14 +116,14 @@ def eliminate_pivoted(zero, job, operands, groups, state, target, first, last, g
 
 
 @njit(**OPTIONS)
-def is_narrow(zero, groups):
-    """Whether systems are one group, which may not fill a vector."""
-    return groups == 1 and parts_of(zero, ()) == 1
+def read_all(zero, job, worker, item, most):
+    """The words of the layout that come first: operands, moves, the place of the last group."""
+    return (*moved_operands(zero, job, worker), most)
 
 
 @njit(**OPTIONS)
-def substitute_plain(zero, words):
-    """Whose fourth word says how many groups there are."""
+def substitute_plain(zero, operands, i0, words):
+    """Rows from ``i0`` on; the fourth word says how many groups there are."""
     if is_narrow(zero, words[3]):
         SUBSTITUTE_NARROW(zero, words)
     else:
@@ -122,22 +131,23 @@ def substitute_plain(zero, words):
 
 
 @njit(**OPTIONS)
-def substitute_pivoted(zero, words):
+def substitute_pivoted(zero, operands, i0, words):
     UNPIVOT_INTERLEAVED(zero, words)
 
 
 @njit(**OPTIONS)
-def put_solution(zero, job, substitute, source, groups, count, carry, x, x_step, width, room):
-    """x of ``count`` rows to memory, last row first, from x behind them; the rows before are ``carry`` then."""
+def put_solution(zero, job, substitute, operands, i0, source, groups, count, carry, x, x_step, width, room):
+    """x of ``count`` rows from ``i0`` on to memory, last row first; ``carry``: x behind them, and then of ``i0``."""
     row, side = bytes_of_row(zero, ()), bytes_of_real(zero, ())
     step, most = depth(job) * groups * row, width - row
     if (x | x_step) % side != 0:
-        substitute(zero, (source, step, carry, groups, count, x, x_step, most))
+        substitute(zero, operands, i0, (source, step, carry, groups, count, x, x_step, most))
         return
     last = count
     while last > 0:
         first = max(0, last - PIECE)
-        substitute(zero, (source + first * step, step, carry, groups, last - first, room, width, most))
+        words = source + first * step, step, carry, groups, last - first, room, width, most
+        substitute(zero, operands, i0 + first, words)
         rows, size = last - first, width
         if x_step == width:
             rows, size = 1, (last - first) * width
@@ -146,15 +156,15 @@ def put_solution(zero, job, substitute, source, groups, count, carry, x, x_step,
 
 
 @njit(**OPTIONS)
-def guess_behind(zero, job, substitute, source, groups, count, guess, most, room):
-    """x of the first of ``count`` rows, as if they were the last."""
+def guess_behind(zero, job, substitute, operands, i0, source, groups, count, guess, most, room):
+    """x of row ``i0``, the first of ``count`` rows, as if they were the last."""
     row = bytes_of_row(zero, ())
     ZERO(zero, (guess, row, carried(job) * groups))
-    substitute(zero, (source, depth(job) * groups * row, guess, groups, count, room, 0, most))
+    substitute(zero, operands, i0, (source, depth(job) * groups * row, guess, groups, count, room, 0, most))
 
 
 @njit(**ONCE)
-def solve_block(zero, job, worker, item, begin, eliminate, substitute):
+def solve_block(zero, job, worker, item, read, begin, eliminate, substitute):
     """One block: x of its rows to memory, and its record."""
     (first, systems), (low, high), n = systems_of(job, item), rows_of(job, item), job.rows
     (groups, most), record, row = groups_of(zero, systems), record_of(zero, job, item), bytes_of_row(zero, ())
@@ -164,7 +174,7 @@ def solve_block(zero, job, worker, item, begin, eliminate, substitute):
     chunks, overlap = (high - low + job.height - 1) // job.height, job.overlap
     buffers, size = worker.kept + step, (job.height + 1) * step
     bind_group(zero, job, worker, first, lanes_of(zero, ()))
-    operands, (x, x_step) = (*moved_operands(zero, job, worker), most), solution_interleaved(zero, worker)
+    operands, (x, x_step) = read(zero, job, worker, item, most), solution_interleaved(zero, worker)
     begin_block(zero, job, worker, item, (operands, groups, state, room, buffers), begin, eliminate)
     last = low
     for k in range(chunks + 1):
@@ -176,10 +186,10 @@ def solve_block(zero, job, worker, item, begin, eliminate, substitute):
         if i0 < early:
             eliminate(zero, job, operands, groups, state, here, i0, early, record)
         if k > 0:
-            guess_behind(zero, job, substitute, here, groups, early - i0, guess, most, room)
+            guess_behind(zero, job, substitute, operands, i0, here, groups, early - i0, guess, most, room)
             copy(guess, found, end)
             words = before, groups, i0 - last, found, x + last * x_step, x_step, most + row, room
-            put_solution(zero, job, substitute, *words)
+            put_solution(zero, job, substitute, operands, last, *words)
             if k == 1:
                 copy(found, part_of(zero, job, item, FOUND), end)
             else:
@@ -230,7 +240,7 @@ def some_good(zero, job, good, groups, systems):
 
 
 @njit(**OPTIONS)
-def work_blocks(job, zero, begin, eliminate, substitute):
+def work_blocks(job, zero, read, begin, eliminate, substitute):
     """Claim blocks until none is left; called by every thread of a job."""
     groups = job.span_groups
     worker = allocate_groups(zero, job, 8 * groups, 2 * (job.height + 1) * depth(job) * groups, False)
@@ -239,19 +249,29 @@ def work_blocks(job, zero, begin, eliminate, substitute):
     for item in items(job):
         if job.hopeless:
             break
-        solve_block(zero, job, worker, item, begin, eliminate, substitute)
+        solve_block(zero, job, worker, item, read, begin, eliminate, substitute)
     flush()
     free_workspace(worker)
 
 
 @njit(**OPTIONS)
 def work_plain(job, zero):
-    work_blocks(job, zero, begin_plain, eliminate_plain, substitute_plain)
+    work_blocks(job, zero, read_all, begin_plain, eliminate_plain, substitute_plain)
 
 
 @njit(**OPTIONS)
 def work_pivoted(job, zero):
-    work_blocks(job, zero, begin_pivoted, eliminate_pivoted, substitute_pivoted)
+    work_blocks(job, zero, read_all, begin_pivoted, eliminate_pivoted, substitute_pivoted)
+
+
+@njit(**OPTIONS)
+def work_masked(job, zero):
+    work_blocks(job, zero, read_masked, begin_plain, eliminate_masked, substitute_masked)
+
+
+@njit(**OPTIONS)
+def work_pivoted_masked(job, zero):
+    work_blocks(job, zero, read_masked, begin_pivoted_masked, eliminate_pivoted_masked, substitute_pivoted_masked)
 
 
 @njit(**OPTIONS)
@@ -333,13 +353,35 @@ def solve_pivoted(job, zero):
     return solve_blocks(job, zero, exchanging_task(zero))
 
 
+@njit(**OPTIONS)
+def solve_masked(job, zero):
+    """Systems that fill no vector are, as whole ones, one group if they are all, else such as lie anyhow."""
+    count = solve_blocks(job, zero, masked_task(zero))
+    if job.stretches == 0:
+        job.interleaved = 0
+    return count
+
+
+@njit(**OPTIONS)
+def solve_pivoted_masked(job, zero):
+    return solve_blocks(job, zero, exchanging_masked_task(zero))
+
+
 plain_task, exchanging_task = (
     c_function(work_plain, "tridiag_blocks", first=JOB),
     c_function(work_pivoted, "tridiag_pivoted_blocks", first=JOB),
 )
+masked_task, exchanging_masked_task = (
+    c_function(work_masked, "tridiag_masked_blocks", first=JOB),
+    c_function(work_pivoted_masked, "tridiag_pivoted_masked_blocks", first=JOB),
+)
 BLOCKS = {
     "interleaved": c_function(solve_plain, "tridiag_all_blocks", result=types.int64, first=JOB),
     "pivoted": c_function(solve_pivoted, "tridiag_all_pivoted_blocks", result=types.int64, first=JOB),
+    "masked": c_function(solve_masked, "tridiag_all_masked_blocks", result=types.int64, first=JOB),
+    "pivoted_masked": c_function(
+        solve_pivoted_masked, "tridiag_all_pivoted_masked_blocks", result=types.int64, first=JOB
+    ),
 }
 
 

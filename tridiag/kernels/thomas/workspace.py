@@ -32,6 +32,8 @@ BORDERED, BORDERED_END = KEPT[Bordered], 4 + CARRIED[Bordered] + 1
 class ThomasWorkspace(Workspace):
     """What a worker has: its arrays, and what it knows of the tile at hand.
 
+    ``mask``: that of the group at hand, between those of the last row and the first; ``masks``: of groups side by side,
+    or of some rows of one.
     ``kept``: what the sweep downwards keeps of each row for the one upwards, `sweeps.KEPT` rows of lanes: c' and y' of
     plain elimination, before whose first row, row ``low``, lies one of zeros; or a pivot row.
     ``carry``: what a sweep goes on with where it was left.
@@ -40,7 +42,7 @@ class ThomasWorkspace(Workspace):
     systems that are gathered.
     """
 
-    bindings, mask, buffer, carry, good, kept, tile, status, errors = (Word() for _ in range(9))
+    bindings, mask, masks, buffer, carry, good, kept, tile, status, errors = (Word() for _ in range(10))
     swaps, ones, zeros, nans, offsets, no_offsets, factors = (Word() for _ in range(7))
     unsolved, unrefined, deferred_bindings, short, short_good, short_spare = (Word() for _ in range(6))
     low, high, whole = Word(), Word(), Word()  # the rows that are not taken out; whether all of those are kept
@@ -48,9 +50,9 @@ class ThomasWorkspace(Workspace):
 
 
 ARRAYS, allocate, free_workspace = workspace(
-    ThomasWorkspace, "bindings", "mask", "buffer", "carry", "good", "kept", "tile", "status", "errors", "swaps", "ones",
-    "zeros", "nans", "offsets", "no_offsets", "factors", "unsolved", "unrefined", "deferred_bindings", "short",
-    "short_good", "short_spare",
+    ThomasWorkspace, "bindings", "mask", "masks", "buffer", "carry", "good", "kept", "tile", "status", "errors",
+    "swaps", "ones", "zeros", "nans", "offsets", "no_offsets", "factors", "unsolved", "unrefined", "deferred_bindings",
+    "short", "short_good", "short_spare",
 )  # fmt: skip
 
 
@@ -88,6 +90,12 @@ def allocate_workspace(zero, job):
 
 
 @njit(**OPTIONS)
+def rows_of_masks(job, groups, tiles):
+    """Rows of lanes of masks that are gathered: those of ``tiles``; else of a block of rows, and what it looks at."""
+    return job.rows * groups if tiles else job.rows // max(1, job.blocks) + 2 * job.overlap + 3
+
+
+@njit(**OPTIONS)
 def allocate_groups(zero, job, groups, kept, uncertified):
     """The same for so many groups at a time, with so many rows of lanes kept, and room for ``uncertified`` systems."""
     n, lanes, row = job.rows, lanes_of(zero, ()), bytes_of_row(zero, ())
@@ -95,6 +103,7 @@ def allocate_groups(zero, job, groups, kept, uncertified):
     many = many and job.flags & J.DETERMINANT == 0
     bindings, lists = aligned(OPERANDS * size_of_operand(zero, ())), 8 * (1 + lanes * (groups + 2))
     mask = aligned((n + 2) * lanes) if masked else 0
+    masks = aligned(rows_of_masks(job, groups, uncertified) * lanes) if masked and job.interleaved != 0 else 0
     tile, swaps = (PLANES * n * row, aligned(n * lanes)) if uncertified else (0, 0)
     factors = n * 3 * row if many else 0
     short, short_good, spare = 0, 0, 0
@@ -109,6 +118,7 @@ def allocate_groups(zero, job, groups, kept, uncertified):
     arrays = ARRAYS(
         bindings=bindings,
         mask=mask,
+        masks=masks,
         buffer=4 * BLOCK * row,
         carry=CARRIED_PIVOTED * groups * row,
         good=aligned(8 * groups),

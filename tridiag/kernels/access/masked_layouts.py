@@ -1,0 +1,162 @@
+"""Lanes that lie side by side, of which rows are taken out: their couplings to other rows are none, their diagonal 1.
+
+A mask is a byte a row and lane, those of a row side by side, or one group of lanes a row for all groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+
+from tridiag.kernels.access.layouts import STREAM_AHEAD, Interleaved, Narrow, lanes_used
+from tridiag.kernels.access.moves import MOVES
+from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.vector import I8, Code
+
+
+@dataclass(frozen=True)
+class MaskOfGroups:
+    """Which lanes of some groups are kept; ``side``: bytes from a lane to the next, 0 where all groups have the same.
+
+    ``most``: the place of the last group, as in `Interleaved`.
+    """
+
+    code: Code
+    base: Value
+    stride: Value
+    side: Value
+    most: Value
+
+    def row(self, i: Value) -> Callable[[Value], Value]:
+        """A function (g): the lanes of group g that row i keeps."""
+        code, at = self.code, self.base + i * self.stride
+        last = self.most / (code.size_of_real * code.parts)
+
+        def group(g: Value) -> Value:
+            lane = g * code.lanes
+            return code.load_bytes(at + code.pick(lane < last, lane, last) * self.side)
+
+        return group
+
+    def around(self, i: Value, end: Value) -> tuple[Callable[[Value], Value], ...]:
+        """The same of the rows before i, i, and behind i; the first and the last are their own neighbours."""
+        code, last = self.code, end - 1
+        before, behind = code.pick(i == 0, i, i - 1), code.pick(i == last, i, i + 1)
+        return self.row(before), self.row(i), self.row(behind)
+
+    def first_group(self) -> MaskOfGroups:
+        """That of the only group, whatever its place."""
+        return MaskOfGroups(self.code, self.base, self.stride, self.code.integer(0), self.code.integer(0))
+
+
+def without(code: Code, entries: Sequence[Any], before: Value, keep: Value, behind: Value) -> tuple[Any, ...]:
+    """The entries of a row as if that and its neighbours were taken out in some lanes."""
+    a, b, c, d = entries
+    a, c = (code.where(keep & other, x, code.zero()) for x, other in ((a, before), (c, behind)))
+    return a, code.where(keep, b, code.one()), c, d
+
+
+class Masked(Interleaved):
+    """`Interleaved`, with such a mask."""
+
+    def __init__(
+        self,
+        code: Code,
+        operands: Sequence[Any],
+        moves: Sequence[Any],
+        words: Sequence[Value],
+        mask: MaskOfGroups,
+        asks: bool = True,
+    ) -> None:
+        super().__init__(code, operands, moves, words, asks)
+        self.mask = mask
+
+    def down(self, first: Value, last: Value, sweep: Any) -> None:
+        code = self.code
+
+        def row(i: Value, state: Any) -> Any:
+            entries, (before, here, behind) = self.read(i), self.mask.around(i, self.end)
+
+            def group(g: Value, state: Any) -> Any:
+                keep, own = here(g), sweep.group(g).from_row(i - first)
+                own.leave(
+                    own.step(own.start(), code.integer(0), keep, *without(code, entries(g), before(g), keep, behind(g)))
+                )
+                return state
+
+            return code.fori(0, self.groups, group, state)
+
+        code.fori(first, last, row)
+
+
+class MaskedNarrow(Narrow):
+    """`Narrow`, with such a mask, which has all lanes of a vector."""
+
+    def __init__(
+        self, code: Code, operands: Sequence[Any], moves: Sequence[Any], words: Sequence[Value], mask: MaskOfGroups
+    ) -> None:
+        super().__init__(code, operands, moves, words)
+        self.mask = mask.first_group()
+
+    def down(self, first: Value, last: Value, sweep: Any) -> None:
+        code, zero, used = self.code, self.code.integer(0), lanes_used(self.code, self.most)
+
+        def row(i: Value, state: Any) -> Any:
+            top, bottom = i == 0, i == self.end - 1
+            bases, (before, keep, behind) = self.bases(i, top, bottom), (x(zero) for x in self.mask.around(i, self.end))
+            for base in bases:
+                code.prefetch(base + STREAM_AHEAD)
+            a, b, c, d = (code.load_some(base, used) for base in bases)
+            a, c = (code.where(code.everywhere(pad), code.zero(), x) for pad, x in ((top, a), (bottom, c)))
+            entries = a, code.where(used, b, code.one()), c, d
+            return sweep.step(state, i - first, keep, *without(code, entries, before, keep, behind))
+
+        sweep.leave(code.fori(first, last, row, sweep.start()))
+
+
+def masked_narrow_to(code: Code, target: Sequence[Value], count: Value, sweep: Any, mask: MaskOfGroups) -> None:
+    """`to_narrow`, zero in rows that are taken out."""
+    x, x_step, most = target
+    used, keep, zero = lanes_used(code, most), mask.first_group(), code.integer(0)
+
+    def row(i: Value, behind: Any) -> Any:
+        found = code.where(keep.row(i)(zero), sweep.solution(i, behind), code.zero())
+        code.store_some(x + i * x_step, found, used)
+        return found, *behind[:-1]
+
+    sweep.leave(code.fori(count - 1, -1, row, sweep.start(), step=-1))
+
+
+def masked_solution(sweep: Any, mask: MaskOfGroups) -> Callable[[Value, Value], Any]:
+    """For `to_interleaved`: x of row i of group g by a sweep, zero where it is taken out."""
+
+    def solution(i: Value, g: Value) -> Any:
+        own = sweep.group(g)
+        behind = own.start()
+        x = own.code.where(mask.row(i)(g), own.solution(i, behind), own.code.zero())
+        own.leave((x, *behind[:-1]))
+        return x
+
+    return solution
+
+
+def gather_mask(code: Code, *words: Value) -> None:
+    """Bytes of the lanes of a group, ``lane_step`` apart in memory, side by side; those behind the last repeat it."""
+    base, lane_step, used, stride, count, target, target_stride = words
+    lanes = [code.integer(lane) for lane in range(code.lanes)]
+    places = [code.pick(lane < used, lane, used - 1) * lane_step for lane in lanes]
+
+    def row(i: Value, state: Any) -> Any:
+        x = code.undefined(ir.VectorType(I8, code.lanes))
+        for lane, place in enumerate(places):
+            x = code.insert(x, code.load_as(I8, base + i * stride + place), lane)
+        code.store_as(target + i * target_stride, x)
+        return state
+
+    code.fori(0, count, row)
+
+
+GATHER_MASK = MOVES.add("gather_mask", gather_mask)

@@ -1,0 +1,194 @@
+"""Groups that lie side by side, of which rows are taken out: row by row through all of them.
+
+The mask is read where it lies if that of neighbours is side by side; else that of a tile is gathered before.
+"""
+
+from __future__ import annotations
+
+from numba import njit
+
+from tridiag.kernels.access.bind import operand_of
+from tridiag.kernels.access.masked_layouts import GATHER_MASK
+from tridiag.kernels.access.operands import bytes_of_real, bytes_of_row, lanes_of, parts_of
+from tridiag.kernels.access.rows import ZERO
+from tridiag.kernels.jobs.words import systems as J
+from tridiag.kernels.jobs.words.systems import WHERE_
+from tridiag.kernels.runtime.work_items import field
+from tridiag.kernels.simd.interrupts import stopping_at
+from tridiag.kernels.simd.memory import set_word, word
+from tridiag.kernels.simd.vector import OPTIONS
+from tridiag.kernels.thomas.bands import moved_operands
+from tridiag.kernels.thomas.bind import bind_group, read_mask
+from tridiag.kernels.thomas.interleaved import EARLY, all_certified, past_caches, solution_interleaved
+from tridiag.kernels.thomas.masked_sweeps import (
+    ELIMINATE_MASKED,
+    ELIMINATE_MASKED_NARROW,
+    PIVOT_MASKED,
+    SUBSTITUTE_MASKED,
+    SUBSTITUTE_MASKED_NARROW,
+    SUBSTITUTE_MASKED_STREAM,
+    UNPIVOT_MASKED,
+    UNPIVOT_MASKED_STREAM,
+)
+from tridiag.kernels.thomas.one_vector import SOLVE_GROUP, backward_rows, settle_group
+from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_GROUP
+from tridiag.kernels.thomas.refine import hopeless, uncertified_lanes
+from tridiag.kernels.thomas.sweeps import (
+    BEGIN_PIVOTED,
+    CARRIED_PIVOTED,
+    CLOSE_PIVOTED,
+    ROWS_PIVOTED,
+    ROWS_PLAIN,
+    X_PLAIN,
+)
+from tridiag.kernels.thomas.workspace import STEPS
+
+FEW_ROWS = 64  # of a group that fills no vector, after which it is looked at for systems without certificate
+
+
+@njit(**OPTIONS)
+def step_of_lanes(job):
+    """Bytes from the mask of a system to that of its neighbour."""
+    return field(job, J.AXES + J.AXIS_WORDS * (job.matrix_axes - 1) + 1 + WHERE_)
+
+
+@njit(**OPTIONS)
+def masks_of_tile(zero, job, worker, groups):
+    """Where the mask of some groups lies, how far the next row, and the next lane; the first of them is bound."""
+    lanes, n, operand = lanes_of(zero, ()), job.rows, operand_of(zero, worker.bindings, WHERE_)
+    base, step = operand.lanes[0], step_of_lanes(job)
+    if step == 1:
+        return base, operand.stride, step
+    count, side = (1, 0) if step == 0 else (groups, 1)
+    for group in range(count):
+        place = base + group * lanes * step
+        GATHER_MASK(zero, (place, step, lanes, operand.stride, n, worker.masks + group * lanes, count * lanes))
+    return worker.masks, count * lanes, side
+
+
+@njit(**OPTIONS)
+def start_masked(zero, job, worker, first, groups):
+    """Aim at the first of some groups, every lane of which has still its certificate; where their mask lies."""
+    bind_group(zero, job, worker, first, lanes_of(zero, ()))
+    for group in range(groups):
+        set_word(worker.good + 8 * group, (1 << 2 * lanes_of(zero, ())) - 1)
+    return masks_of_tile(zero, job, worker, groups)
+
+
+@njit(**OPTIONS)
+def solve_masked(zero, job, worker, first, groups):
+    """Groups that lie side by side, row by row through all of them."""
+    lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), job.rows, worker.kept
+    step, good, carry = ROWS_PLAIN * row * groups, worker.good, worker.carry
+    if groups == 1 and parts_of(zero, ()) == 1 and solve_narrow(zero, job, worker, first, lanes):
+        return
+    mask = start_masked(zero, job, worker, first, groups)
+    ZERO(zero, (carry, row, groups))
+    if sweep_down_masked(zero, job, worker, groups, mask) and all_certified(zero, job, worker, groups):
+        words = y + step, step, carry, groups, n, *solution_interleaved(zero, worker), (groups - 1) * row, *mask
+        if past_caches(zero, job):
+            SUBSTITUTE_MASKED_STREAM(zero, words)
+        else:
+            SUBSTITUTE_MASKED(zero, words)
+        return
+    for group in range(groups):
+        at, found = first + group * lanes, good + 8 * group
+        bind_group(zero, job, worker, at, lanes)
+        read_mask(zero, job, worker)
+        low, high = worker.low, worker.high
+        here = y + (low + 1) * step + ROWS_PLAIN * group * row
+        if not hopeless(zero, job, found, lanes):
+            backward_rows(zero, worker, here, step, carry + group * row, low, high)
+        settle_group(zero, job, worker, at, lanes, found, here + X_PLAIN * row, step)
+
+
+SOLVE_MASKED = STEPS.add_step(solve_masked)
+
+
+@njit(**OPTIONS)
+def solve_masked_group(zero, job, worker, first, used, follows):
+    """A group at an end of a tile, of neighbours that fill no vector; or systems that lie anyhow."""
+    if parts_of(zero, ()) == 2 or job.interleaved == 0 or not solve_narrow(zero, job, worker, first, used):
+        SOLVE_GROUP(zero, (job, worker, first, used, 0))
+
+
+SOLVE_MASKED_GROUP = STEPS.add_step(solve_masked_group)
+
+
+@njit(**OPTIONS)
+def solve_narrow(zero, job, worker, first, used):
+    """A group of neighbours to memory, its state in registers; False where a system has no certificate."""
+    lanes, row, n, step = lanes_of(zero, ()), bytes_of_row(zero, ()), job.rows, ROWS_PLAIN * bytes_of_row(zero, ())
+    y, good, most = worker.kept, worker.good, (used - lanes) * bytes_of_real(zero, ())
+    bind_group(zero, job, worker, first, used)
+    mask = gather(zero, job, worker, used)
+    operands = (*moved_operands(zero, job, worker), most)
+    set_word(good, (1 << 2 * lanes) - 1)
+    ZERO(zero, (y, row, ROWS_PLAIN))
+    ZERO(zero, (worker.carry, row, 1))
+    for i in range(0, n, FEW_ROWS):
+        last = min(i + FEW_ROWS, n)
+        places = y + (i + 1) * step, step, worker.carry, good
+        ELIMINATE_MASKED_NARROW(zero, (*operands, n, 1, *mask, *places, i, last))
+        if uncertified_lanes(zero, job, word(good), used) != 0 or stopping_at(i // FEW_ROWS, 64):
+            return False
+    words = y + step, step, worker.carry, 1, n, *solution_interleaved(zero, worker), most
+    SUBSTITUTE_MASKED_NARROW(zero, (*words, *mask))
+    return True
+
+
+@njit(**OPTIONS)
+def gather(zero, job, worker, used):
+    """The mask of so many lanes of the group that is bound, in whole vectors; its words are as of `masks_of_tile`."""
+    lanes, operand = lanes_of(zero, ()), operand_of(zero, worker.bindings, WHERE_)
+    if used == lanes and step_of_lanes(job) == 1:
+        return operand.lanes[0], operand.stride, 0
+    words = operand.lanes[0], step_of_lanes(job), used, operand.stride, job.rows, worker.masks, lanes
+    GATHER_MASK(zero, words)
+    return worker.masks, lanes, 0
+
+
+@njit(**OPTIONS)
+def sweep_down_masked(zero, job, worker, groups, mask):
+    """c' and y' of all rows of all groups, and their certificates; False when no lane of any has one left."""
+    row, n, good, y = bytes_of_row(zero, ()), job.rows, worker.good, worker.kept
+    step, operands = ROWS_PLAIN * row * groups, moved_operands(zero, job, worker)
+    ZERO(zero, (y, row, ROWS_PLAIN * groups))
+    for i in range(0, n, EARLY):
+        last = min(i + EARLY, n)
+        places = y + (i + 1) * step, step, worker.carry, good
+        ELIMINATE_MASKED(zero, (*operands, (groups - 1) * row, n, groups, *mask, *places, i, last))
+        given_up = True
+        for group in range(groups):
+            given_up = given_up and hopeless(zero, job, good + 8 * group, lanes_of(zero, ()))
+        if given_up or stopping_at(i // EARLY, 64):
+            return False
+    return True
+
+
+@njit(**OPTIONS)
+def exchange_masked(zero, job, worker, first, groups):
+    """The same with partial pivoting."""
+    lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), job.rows, worker.kept
+    step, good, carry = ROWS_PIVOTED * row * groups, worker.good, worker.carry
+    mask = start_masked(zero, job, worker, first, groups)
+    operands = (*moved_operands(zero, job, worker), (groups - 1) * row)
+    BEGIN_PIVOTED(zero, (carry, groups))
+    PIVOT_MASKED(zero, (*operands, n, groups, *mask, y, step, carry, good, 0, n))
+    every, sure = (1 << lanes) - 1, (1 << lanes) - 1
+    for group in range(groups):
+        at = ROWS_PIVOTED * group * row
+        end = y + n * step + at, step, carry + CARRIED_PIVOTED * group * row, good + 8 * group
+        sure &= CLOSE_PIVOTED(zero, end)
+    if sure != every:
+        for group in range(groups):
+            EXCHANGE_GROUP(zero, (job, worker, first + group * lanes, lanes, 0))
+        return
+    words = y + step, step, carry, groups, n, *solution_interleaved(zero, worker), (groups - 1) * row, *mask
+    if past_caches(zero, job):
+        UNPIVOT_MASKED_STREAM(zero, words)
+    else:
+        UNPIVOT_MASKED(zero, words)
+
+
+EXCHANGED_MASKED = STEPS.add_step(exchange_masked)
