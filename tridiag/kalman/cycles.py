@@ -64,8 +64,8 @@ def cycle(frequency: Array, variance: Array, damping: Array = 1.0) -> Structure:
         )
     if is_readable(n.library, n.device, frequency) and not 0 <= float(to_numpy(frequency)) <= HALF_TURN:
         raise ValueError(
-            f"frequency is {float(to_numpy(frequency)):.6g}; wanted radians a step, from 0 to pi: 2 pi / s for a period "
-            "of s steps"
+            f"frequency is {float(to_numpy(frequency)):.6g}; wanted radians a step, from 0 to pi: 2 pi / s for a "
+            "period of s steps"
         )
     turn = ((n.ops.cos(frequency), np.eye(2)), (n.ops.sin(frequency), np.array([[0, 1], [-1, 0]])))
     F, Q = damping * n.total(*turn), n.total((variance, np.eye(2)))
