@@ -408,7 +408,7 @@ def test_a_right_side_each_of_few_matrices(backend: Subject, count: int, axis: i
 def test_few_right_sides_that_leave_threads_idle_are_solved_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once 8 of one long matrix took eight times as long from factors, which are not made for them; 2 nearly twice.
 
-    With a matrix each they take less from factors, but for one long system where there are two threads.
+    With a matrix each they take less from factors, but for one, and where they are worth both threads.
     """
     monkeypatch.setattr(numba_thomas, "granted", lambda form: 2)
     for n, count, axis, few in [
@@ -418,7 +418,7 @@ def test_few_right_sides_that_leave_threads_idle_are_solved_anew(monkeypatch: py
         shape, batch = ((count, n), (1, n)) if axis else ((n, count), (n, 1))
         form = Form(shape, batch, axis % 2)
         assert numba_thomas.too_few_for_factors(form, np.dtype("f8")) == few, (n, count, axis)
-    for n, count, few in [(40_000, 1, True), (40_000, 2, False), (2_000, 1, False), (2_000, 7, False)]:
+    for n, count, few in [(40_000, 1, True), (40_000, 2, False), (60_000, 2, True), (2_000, 7, False)]:
         own = Form((count, n), (count, n), 1)
         assert numba_thomas.too_few_for_factors(own, np.dtype("f8")) == few, (n, count)
 

@@ -21,6 +21,7 @@ from tridiag.kernels.jobs.batches import LINE, contiguous, is_packed, packed
 from tridiag.kernels.jobs.systems import (
     FEWEST_MATRICES,
     SCRATCH,
+    WORTH_A_THREAD,
     granted,
     lanes_of,
     make_job,
@@ -148,19 +149,20 @@ def too_few_for_factors(form: Form, dtype: np.dtype[Any]) -> bool:
     """Whether systems, which do not lie side by side, fill no quarter of a vector, or long ones not one of each thread.
 
     Long: what a thread keeps of a vector of them, beside what else it has, leaves its caches. Those of `few_matrices`
-    are solved from factors by one thread, and anew by all.
+    are solved from factors by one thread; where they are worth several, all solve them anew.
     """
     lanes, count = lanes_of(dtype), math.prod(form.batch)
     long = form.n * dtype.itemsize * lanes > SCRATCH * 3 // 4
     if few_matrices(form, dtype):
-        return long and count < granted(form)
+        return form.n * count >= WORTH_A_THREAD and granted(form) > 1
     end_to_end = math.prod(form.shape[form.axis + 1 :]) == 1
     return end_to_end and count < (lanes * granted(form) if long else lanes // 4 + 1)
 
 
 def few_matrices(form: Form, dtype: np.dtype[Any]) -> bool:
-    """Whether there is a right side each of so few matrices that some are solved at a time, number by number."""
-    return form.shape == form.matrix_shape and math.prod(form.batch) < FEWEST_MATRICES and dtype.kind == "f"
+    """Whether there is a right side each of several matrices, so few that some are solved at a time, by numbers."""
+    count = math.prod(form.batch)
+    return form.shape == form.matrix_shape and 1 < count < FEWEST_MATRICES and dtype.kind == "f"
 
 
 def keeps_factors(form: Form) -> bool:
