@@ -21,6 +21,7 @@ from at_once import TIME, are_named, first_of_every_test, later
 from helpers import DTYPES as ALL_DTYPES
 from helpers import GPU_OFFLINE, STANDIN, SUBJECTS, Subject, installed
 
+from tridiag.calls import fast_path
 from tridiag.kernels.jobs import recurrences, systems
 from tridiag.selection import measurements
 
@@ -49,6 +50,14 @@ def shipped_costs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setattr(measurements, "path_of_machine", lambda: tmp_path_factory.getbasetemp() / "none.json")
         measurements.known.cache_clear()
         yield
+
+
+@pytest.fixture
+def forgetful() -> Iterator[None]:
+    """No call is known before a test, or behind it."""
+    fast_path.forget()
+    yield
+    fast_path.forget()
 
 
 @pytest.fixture

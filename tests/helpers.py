@@ -232,6 +232,12 @@ def noise(rng: np.random.Generator, shape: Any, dtype: str, low: float = -1.0, h
     return x.astype(dtype)
 
 
+def covariance(rng: np.random.Generator, *shape: int, rank: int | None = None) -> np.ndarray:
+    """Random covariances; of less than full rank where ``rank`` is given."""
+    x = rng.normal(size=(*shape, shape[-1] if rank is None else rank))
+    return x @ x.swapaxes(-1, -2)
+
+
 def dominant(shape: Any, dtype: str = "float64", axis: int = -1, seed: int = 0) -> list[np.ndarray]:
     """a, b, c, d with |b| > |a| + |c| in rows and in columns: plain elimination is accurate. The pads hold numbers."""
     rng = np.random.default_rng(seed)

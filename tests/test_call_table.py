@@ -5,7 +5,7 @@ import gc
 import pickle
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -19,6 +19,8 @@ from tridiag.calls import fast_path
 from tridiag.kernels.runtime import call_table, python_call
 from tridiag.kernels.runtime.call_table import CONVERTED, SLOTS
 
+pytestmark = pytest.mark.usefixtures("forgetful")
+
 N = 12
 MASK = np.arange(N) != 5
 HOLES = np.where(MASK, 1.0, np.nan)[:, None]
@@ -27,13 +29,6 @@ MODEL: dict[str, Any] = {
 }  # fmt: skip
 SOLVES = fast_path.systems.SOLVES
 RECURRENCES = fast_path.RECURRENCES["linear_recurrence"]
-
-
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    fast_path.forget()
-    yield
-    fast_path.forget()
 
 
 @pytest.fixture(scope="module")

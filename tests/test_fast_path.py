@@ -3,7 +3,7 @@
 import copy
 import tracemalloc
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,8 @@ from tridiag.backends import BACKENDS
 from tridiag.calls import fast_path
 
 pytest.importorskip("numba")
+
+pytestmark = pytest.mark.usefixtures("forgetful")
 
 N, SHORT = 17, 4
 RNG = np.random.default_rng(5)
@@ -246,13 +248,6 @@ LONG = (
     "tridiag.systems.prepare", "tridiag.systems.prepare_blocks", "tridiag.factorization.prepare",
     "tridiag.recurrences.PREPARERS", "tridiag.selective.prepare", "tridiag.kalman.execute.prepare",
 )  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    fast_path.forget()
-    yield
-    fast_path.forget()
 
 
 def outcome(way: str) -> Any:

@@ -1,12 +1,12 @@
 """That filters which were met before are found again by compiled code only where their values are as they were."""
 
 import warnings
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
+from helpers import covariance
 
 from tridiag import kalman
 from tridiag.calls import fast_path
@@ -15,20 +15,10 @@ from tridiag.problems.covariances import check_covariance
 
 pytest.importorskip("numba")
 
+pytestmark = pytest.mark.usefixtures("forgetful")
+
 N = 9
 VERBS = "filter", "smoother", "log_likelihood"
-
-
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    fast_path.forget()
-    yield
-    fast_path.forget()
-
-
-def covariance(rng: np.random.Generator, *shape: int) -> Any:
-    x = rng.normal(size=(*shape, shape[-1]))
-    return x @ x.swapaxes(-1, -2)
 
 
 def model(k: int, *time: int, dtype: str = "f8", p: int = 2) -> dict[str, Any]:

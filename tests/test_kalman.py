@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import EPS, SUBJECTS, Subject, to_numpy
+from helpers import EPS, SUBJECTS, Subject, covariance, to_numpy
 
 import tridiag
 from tridiag import kalman
@@ -18,11 +18,6 @@ pytestmark = pytest.mark.only(verb=LIKELIHOOD, parallel=False)
 
 
 # ---------------------------------------------------------------------------------------------------------- problems
-
-
-def covariance(rng: np.random.Generator, *shape: int, rank: int | None = None) -> np.ndarray:
-    x = rng.normal(size=(*shape, shape[-1] if rank is None else rank))
-    return x @ x.swapaxes(-1, -2)
 
 
 def model(k: int, p: int, *batch: int, seed: int = 0, time: tuple[int, ...] = (), **replaced: Any) -> dict[str, Any]:

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import EPS, Subject, to_numpy
+from helpers import EPS, Subject, covariance, to_numpy
 
 import tridiag
 from tridiag import kalman
 from tridiag.problems.state_space import FILTER, LIKELIHOOD, SMOOTHER
 
-from test_kalman import covariance, model, moments, named_unknown, of_series, run, series, to_jax  # isort: skip
+from test_kalman import model, moments, named_unknown, of_series, run, series, to_jax  # isort: skip
 from test_kalman_accuracy import exact  # isort: skip
 
 pytestmark = pytest.mark.only(verb=LIKELIHOOD, parallel=False)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 from guarded import memory
+from helpers import covariance
 
 from tridiag import kalman
 from tridiag.calls import fast_path
@@ -17,21 +17,11 @@ from tridiag.kernels.jobs.words.kalman import WRITTEN_OUT
 
 pytest.importorskip("numba")
 
+pytestmark = pytest.mark.usefixtures("forgetful")
+
 SIZES = (1, 1), (2, 1), (3, 2), (8, 8)
 DTYPES = {"float64": 1e-12, "float32": 1e-4}
 PREDICT, UPDATE = VERBS = "predict", "update"
-
-
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    fast_path.forget()
-    yield
-    fast_path.forget()
-
-
-def covariance(rng: np.random.Generator, *shape: int) -> Any:
-    x = rng.normal(size=(*shape, shape[-1]))
-    return x @ x.swapaxes(-1, -2)
 
 
 def operands(verb: str, k: int, p: int, batch: tuple[int, ...] = (), own: tuple[int, ...] = ()) -> dict[str, Any]:

@@ -42,11 +42,16 @@ def step(verb: str, given: Sequence[Array], dtype: np.dtype[Any]) -> tuple[Array
 
 def run(bound: BoundStep, given: Sequence[Array]) -> tuple[Array, ...]:
     """The results of a step; finite or not, values are taken as they are."""
-    given = [np.ascontiguousarray(x, bound.dtype) if k in bound.casts else x for k, x in enumerate(given)]
+    given = copied(bound, given)
     made = tuple([np.empty(shape, bound.dtype) for shape in bound.results])
     places: dict[int, Any] = {NOTHING: None, **dict(enumerate(given)), **{RESULT - k: x for k, x in enumerate(made)}}
     bound.call(*[places[source] for source in bound.sources])
     return made
+
+
+def copied(bound: BoundStep, given: Sequence[Array]) -> list[Array]:
+    """The arrays as the kernel takes them."""
+    return [np.ascontiguousarray(x, bound.dtype) if k in bound.casts else x for k, x in enumerate(given)]
 
 
 @functools.lru_cache(1024)

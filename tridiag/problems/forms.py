@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 Shape = tuple[int, ...]
@@ -188,8 +188,8 @@ def lift(shape: Shape, rank: int, axis: int) -> Shape:
 MOST_MEANT = 8  # coefficients of a higher order that somebody may have passed as one array
 
 
-def broadcast(shapes: Mapping[str, Shape], given: Mapping[str, Shape]) -> Shape:
-    """The broadcast of equally long shapes; the error names the argument that does not fit."""
+def broadcast(shapes: Mapping[str, Shape], given: Mapping[str, Shape], more: Callable[[], str] = str) -> Shape:
+    """The broadcast of equally long shapes; the error names the argument that does not fit, and then tells ``more``."""
     if math.prod(map(len, shapes.values())) == 0:
         return ()
     result: list[int] = []
@@ -201,7 +201,7 @@ def broadcast(shapes: Mapping[str, Shape], given: Mapping[str, Shape]) -> Shape:
                 listed = ", ".join(f"{key} {value}" for key, value in given.items())
                 raise ValueError(
                     f"the shapes do not broadcast: {listed}; {name} has length {length} where another argument has "
-                    f"{wanted[0]}; every axis must have the full length or 1{elsewhere(shapes, given)}"
+                    f"{wanted[0]}; every axis must have the full length or 1{elsewhere(shapes, given)}{more()}"
                 )
     return tuple(result)
 
@@ -277,10 +277,7 @@ def align_recurrence(
         raise ValueError("all arguments are scalars; at least one must be an array that has the axis of the recurrence")
     axis = normalise_axis(axis, rank)
     lifted = {name: lift(shape, rank, axis) for name, shape in rows.items()}
-    try:
-        full = broadcast(lifted, rows)
-    except ValueError as error:
-        raise ValueError(f"{error}{as_an_order(rows.get('a', ()))}") from None
+    full = broadcast(lifted, rows, lambda: as_an_order(rows.get("a", ())))
     check_columns(lifted, rows, axis)
     batch = full[:axis] + full[axis + 1 :]
     return lifted, {name: lift_state(name, shape, batch, axis) for name, shape in states.items()}, axis

@@ -70,13 +70,7 @@ def align_selective(given: Mapping[str, Shape], axis: int) -> tuple[Shape, int, 
             lifted[name] = (*lift(head, rank, axis), 1)
         else:
             lifted[name] = ((1,) * (rank - len(head)) + head) + (given[name][-1:] or (1,))
-    wrong = ""
-    try:
-        *full, states = broadcast(lifted, given)
-    except ValueError as error:
-        wrong = f"{error}{without_channels(given, axis, rank)}"
-    if wrong:
-        raise ValueError(wrong)
+    *full, states = broadcast(lifted, given, lambda: without_channels(given, axis, rank))
     check_steps(given, axis, rank)
     if "init" in given:
         batch = (*full[:axis], *full[axis + 1 :], states)

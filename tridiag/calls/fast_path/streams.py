@@ -10,7 +10,7 @@ import numpy as np
 from tridiag.calls import state_space
 from tridiag.calls.fast_path.alignments import stand_in
 from tridiag.calls.fast_path.facts import Array, facts_of_all, kept_call_of
-from tridiag.calls.steps import ARGUMENTS, BoundStep, bound_step, run
+from tridiag.calls.steps import ARGUMENTS, BoundStep, bound_step, copied, run
 from tridiag.kernels.jobs.kalman import expected_of_step
 from tridiag.kernels.runtime.call_table import RESULT, CallTable, Guard, Keepable, Several
 from tridiag.kernels.table import kernel
@@ -31,8 +31,7 @@ def step(verb: str, *given: Any) -> tuple[Array, ...] | None:
         return None
     bound, kept = known
     if bound.casts:
-        copied = [np.ascontiguousarray(x, bound.dtype) if k in bound.casts else x for k, x in enumerate(given)]
-        found: tuple[Array, ...] | None = STEPS[verb].call(*copied)
+        found: tuple[Array, ...] | None = STEPS[verb].call(*copied(bound, given))
         return found
     if np.isposinf(given[1]).any():  # of the covariance
         return None
