@@ -228,15 +228,20 @@ class Interleaved:
 
         return group
 
+    def row(self, i: Value) -> Callable[[Value], Any]:
+        """A function (g): the lanes of group g that row i keeps, and its entries."""
+        every, entries = self.code.all_lanes(), self.read(i)
+        return lambda g: (every, *entries(g))
+
     def down(self, first: Value, last: Value, sweep: Any) -> None:
-        code, every = self.code, self.code.all_lanes()
+        code = self.code
 
         def row(i: Value, state: Any) -> Any:
-            entries = self.read(i)
+            found = self.row(i)
 
             def group(g: Value, state: Any) -> Any:
                 own = sweep.group(g).from_row(i - first)
-                own.leave(own.step(own.start(), code.integer(0), every, *entries(g)))
+                own.leave(own.step(own.start(), code.integer(0), *found(g)))
                 return state
 
             return code.fori(0, self.groups, group, state)
@@ -250,6 +255,10 @@ class Narrow(Interleaved):
     The other lanes have rows of the identity.
     """
 
+    def kept(self, i: Value, entries: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The lanes that row i keeps, and its entries."""
+        return self.code.all_lanes(), *entries
+
     def down(self, first: Value, last: Value, sweep: Any) -> None:
         code, used = self.code, lanes_used(self.code, self.most)
 
@@ -260,9 +269,14 @@ class Narrow(Interleaved):
                 code.prefetch(base + STREAM_AHEAD)
             a, b, c, d = (code.load_some(base, used) for base in bases)
             a, c = (code.where(code.everywhere(pad), code.zero(), x) for pad, x in ((top, a), (bottom, c)))
-            return sweep.step(state, i - first, code.all_lanes(), a, code.where(used, b, code.one()), c, d)
+            return sweep.step(state, i - first, *self.kept(i, (a, code.where(used, b, code.one()), c, d)))
 
         sweep.leave(code.fori(first, last, row, sweep.start()))
+
+
+def whole(i: Value, g: Value, x: Any) -> Any:
+    """What is left of x of row i of group g where no row is taken out."""
+    return x
 
 
 def lanes_used(code: Code, most: Value) -> Value:
@@ -270,13 +284,16 @@ def lanes_used(code: Code, most: Value) -> Value:
     return first_lanes(code, (most + code.row) / code.size_of_real)
 
 
-def to_narrow(code: Code, target: Sequence[Value], count: Value, sweep: Any) -> None:
-    """Rows of the solution of one group, last row first, to memory where lanes lie side by side: see `Narrow`."""
+def to_narrow(code: Code, target: Sequence[Value], count: Value, sweep: Any, kept: Callable[..., Any] = whole) -> None:
+    """Rows of the solution of one group, last row first, to memory where lanes lie side by side: see `Narrow`.
+
+    ``kept``: as in `solution_of_groups`.
+    """
     x, x_step, most = target
     used = lanes_used(code, most)
 
     def row(i: Value, behind: Any) -> Any:
-        found = sweep.solution(i, behind)
+        found = kept(i, code.integer(0), sweep.solution(i, behind))
         code.store_some(x + i * x_step, found, used)
         return found, *behind[:-1]
 
@@ -306,13 +323,13 @@ def to_interleaved(
     code.fori(count - 1, -1, row, step=-1)
 
 
-def solution_of_groups(sweep: Any) -> Callable[[Value, Value], Any]:
-    """For `to_interleaved`: x of row i of group g by a sweep."""
+def solution_of_groups(sweep: Any, kept: Callable[..., Any] = whole) -> Callable[[Value, Value], Any]:
+    """For `to_interleaved`: x of row i of group g by a sweep; ``kept(i, g, x)``: what is left of it."""
 
     def solution(i: Value, g: Value) -> Any:
         own = sweep.group(g)
         behind = own.start()
-        x = own.solution(i, behind)
+        x = kept(i, g, own.solution(i, behind))
         own.leave((x, *behind[:-1]))
         return x
 

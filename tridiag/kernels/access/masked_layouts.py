@@ -11,7 +11,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from tridiag.kernels.access.layouts import STREAM_AHEAD, Interleaved, Narrow, lanes_used
+from tridiag.kernels.access.layouts import Interleaved, Narrow
 from tridiag.kernels.access.moves import MOVES
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import I8, Code
@@ -47,6 +47,10 @@ class MaskOfGroups:
         before, behind = code.pick(i == 0, i, i - 1), code.pick(i == last, i, i + 1)
         return self.row(before), self.row(i), self.row(behind)
 
+    def kept(self, i: Value, g: Value, x: Any) -> Any:
+        """x of row i of group g, zero where it is taken out."""
+        return self.code.where(self.row(i)(g), x, self.code.zero())
+
     def first_group(self) -> MaskOfGroups:
         """That of the only group, whatever its place."""
         return MaskOfGroups(self.code, self.base, self.stride, self.code.integer(0), self.code.integer(0))
@@ -74,22 +78,14 @@ class Masked(Interleaved):
         super().__init__(code, operands, moves, words, asks)
         self.mask = mask
 
-    def down(self, first: Value, last: Value, sweep: Any) -> None:
-        code = self.code
+    def row(self, i: Value) -> Callable[[Value], Any]:
+        entries, (before, here, behind) = self.read(i), self.mask.around(i, self.end)
 
-        def row(i: Value, state: Any) -> Any:
-            entries, (before, here, behind) = self.read(i), self.mask.around(i, self.end)
+        def group(g: Value) -> Any:
+            keep = here(g)
+            return keep, *without(self.code, entries(g), before(g), keep, behind(g))
 
-            def group(g: Value, state: Any) -> Any:
-                keep, own = here(g), sweep.group(g).from_row(i - first)
-                own.leave(
-                    own.step(own.start(), code.integer(0), keep, *without(code, entries(g), before(g), keep, behind(g)))
-                )
-                return state
-
-            return code.fori(0, self.groups, group, state)
-
-        code.fori(first, last, row)
+        return group
 
 
 class MaskedNarrow(Narrow):
@@ -101,46 +97,9 @@ class MaskedNarrow(Narrow):
         super().__init__(code, operands, moves, words)
         self.mask = mask.first_group()
 
-    def down(self, first: Value, last: Value, sweep: Any) -> None:
-        code, zero, used = self.code, self.code.integer(0), lanes_used(self.code, self.most)
-
-        def row(i: Value, state: Any) -> Any:
-            top, bottom = i == 0, i == self.end - 1
-            bases, (before, keep, behind) = self.bases(i, top, bottom), (x(zero) for x in self.mask.around(i, self.end))
-            for base in bases:
-                code.prefetch(base + STREAM_AHEAD)
-            a, b, c, d = (code.load_some(base, used) for base in bases)
-            a, c = (code.where(code.everywhere(pad), code.zero(), x) for pad, x in ((top, a), (bottom, c)))
-            entries = a, code.where(used, b, code.one()), c, d
-            return sweep.step(state, i - first, keep, *without(code, entries, before, keep, behind))
-
-        sweep.leave(code.fori(first, last, row, sweep.start()))
-
-
-def masked_narrow_to(code: Code, target: Sequence[Value], count: Value, sweep: Any, mask: MaskOfGroups) -> None:
-    """`to_narrow`, zero in rows that are taken out."""
-    x, x_step, most = target
-    used, keep, zero = lanes_used(code, most), mask.first_group(), code.integer(0)
-
-    def row(i: Value, behind: Any) -> Any:
-        found = code.where(keep.row(i)(zero), sweep.solution(i, behind), code.zero())
-        code.store_some(x + i * x_step, found, used)
-        return found, *behind[:-1]
-
-    sweep.leave(code.fori(count - 1, -1, row, sweep.start(), step=-1))
-
-
-def masked_solution(sweep: Any, mask: MaskOfGroups) -> Callable[[Value, Value], Any]:
-    """For `to_interleaved`: x of row i of group g by a sweep, zero where it is taken out."""
-
-    def solution(i: Value, g: Value) -> Any:
-        own = sweep.group(g)
-        behind = own.start()
-        x = own.code.where(mask.row(i)(g), own.solution(i, behind), own.code.zero())
-        own.leave((x, *behind[:-1]))
-        return x
-
-    return solution
+    def kept(self, i: Value, entries: tuple[Any, ...]) -> tuple[Any, ...]:
+        before, keep, behind = (row(self.code.integer(0)) for row in self.mask.around(i, self.end))
+        return keep, *without(self.code, entries, before, keep, behind)
 
 
 def gather_mask(code: Code, *words: Value) -> None:

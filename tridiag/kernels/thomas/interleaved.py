@@ -11,7 +11,7 @@ from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import D_, X_
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import set_word, word
-from tridiag.kernels.simd.vector import LINE, OPTIONS
+from tridiag.kernels.simd.vector import LINE, ONCE, OPTIONS
 from tridiag.kernels.thomas.bands import moved_operands
 from tridiag.kernels.thomas.bind import bind_group, read_mask
 from tridiag.kernels.thomas.deferred import may_wait, put_off, refine_in_cache, verifiable
@@ -48,8 +48,9 @@ def solve_interleaved(zero, job, worker, first, groups):
     lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), job.rows, worker.kept
     step, good, carry = ROWS_PLAIN * row * groups, worker.good, worker.carry
     start_interleaved(zero, job, worker, first, groups)
+    read_mask(zero, job, worker)
     ZERO(zero, (carry, row, groups))
-    if sweep_down_interleaved(zero, job, worker, groups) and all_certified(zero, job, worker, groups):
+    if sweep_down(zero, job, worker, groups, (), ELIMINATE_INTERLEAVED) and all_certified(zero, job, worker, groups):
         words = (y + step, step, carry, groups, n, *solution_interleaved(zero, worker), (groups - 1) * row)
         if past_caches(zero, job):
             SUBSTITUTE_STREAM(zero, words)
@@ -122,7 +123,6 @@ EXCHANGE_VERIFIED_INTERLEAVED = STEPS.add_step(exchange_verified_interleaved)
 def start_interleaved(zero, job, worker, first, groups):
     """Aim at the first of some groups, every lane of which has still its certificate."""
     bind_group(zero, job, worker, first, lanes_of(zero, ()))
-    read_mask(zero, job, worker)
     for group in range(groups):
         set_word(worker.good + 8 * group, (1 << 2 * lanes_of(zero, ())) - 1)
 
@@ -140,16 +140,19 @@ def past_caches(zero, job):
     return job.pointers[D_] != job.pointers[X_] and job.flags & J.LARGE and begins_lines(zero, job)
 
 
-@njit(**OPTIONS)
-def sweep_down_interleaved(zero, job, worker, groups):
-    """c' and y' of all rows of all groups, and their certificates; False when no lane of any has one left."""
+@njit(**ONCE)
+def sweep_down(zero, job, worker, groups, mask, eliminate):
+    """c' and y' of all rows of all groups, and their certificates; False when no lane of any has one left.
+
+    ``mask``: its words, if rows are taken out, as ``eliminate`` takes them.
+    """
     row, n, good, y = bytes_of_row(zero, ()), job.rows, worker.good, worker.kept
     step, operands = ROWS_PLAIN * row * groups, moved_operands(zero, job, worker)
     ZERO(zero, (y, row, ROWS_PLAIN * groups))
     for i in range(0, n, EARLY):
         last = min(i + EARLY, n)
         places = y + (i + 1) * step, step, worker.carry, good
-        ELIMINATE_INTERLEAVED(zero, (*operands, (groups - 1) * row, n, groups, *places, i, last))
+        eliminate(zero, (*operands, (groups - 1) * row, n, groups, *mask, *places, i, last))
         given_up = True
         for group in range(groups):
             given_up = given_up and hopeless(zero, job, good + 8 * group, lanes_of(zero, ()))
@@ -161,12 +164,22 @@ def sweep_down_interleaved(zero, job, worker, groups):
 @njit(**OPTIONS)
 def exchange_interleaved(zero, job, worker, first, groups):
     """The same with partial pivoting."""
+    start_interleaved(zero, job, worker, first, groups)
+    read_mask(zero, job, worker)
+    exchange(zero, job, worker, first, groups, (), PIVOT_INTERLEAVED, UNPIVOT_INTERLEAVED, UNPIVOT_STREAM)
+
+
+EXCHANGED_INTERLEAVED = STEPS.add_step(exchange_interleaved)
+
+
+@njit(**ONCE)
+def exchange(zero, job, worker, first, groups, mask, pivot, unpivot, unpivot_stream):
+    """Groups that are aimed at, with partial pivoting, to memory; ``mask``: as in `sweep_down`."""
     lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), job.rows, worker.kept
     step, good, carry = ROWS_PIVOTED * row * groups, worker.good, worker.carry
-    start_interleaved(zero, job, worker, first, groups)
     operands = (*moved_operands(zero, job, worker), (groups - 1) * row)
     BEGIN_PIVOTED(zero, (carry, groups))
-    PIVOT_INTERLEAVED(zero, (*operands, n, groups, y, step, carry, good, 0, n))
+    pivot(zero, (*operands, n, groups, *mask, y, step, carry, good, 0, n))
     every, sure = (1 << lanes) - 1, (1 << lanes) - 1
     for group in range(groups):
         at = group * row
@@ -176,14 +189,11 @@ def exchange_interleaved(zero, job, worker, first, groups):
         for group in range(groups):
             EXCHANGE_GROUP(zero, (job, worker, first + group * lanes, lanes, 0))
         return
-    words = (y + step, step, carry, groups, n, *solution_interleaved(zero, worker), (groups - 1) * row)
+    words = (y + step, step, carry, groups, n, *solution_interleaved(zero, worker), (groups - 1) * row, *mask)
     if past_caches(zero, job):
-        UNPIVOT_STREAM(zero, words)
+        unpivot_stream(zero, words)
     else:
-        UNPIVOT_INTERLEAVED(zero, words)
-
-
-EXCHANGED_INTERLEAVED = STEPS.add_step(exchange_interleaved)
+        unpivot(zero, words)
 
 
 @njit(**OPTIONS)

@@ -19,7 +19,14 @@ from tridiag.kernels.simd.memory import set_word, word
 from tridiag.kernels.simd.vector import OPTIONS
 from tridiag.kernels.thomas.bands import moved_operands
 from tridiag.kernels.thomas.bind import bind_group, read_mask
-from tridiag.kernels.thomas.interleaved import EARLY, all_certified, past_caches, solution_interleaved
+from tridiag.kernels.thomas.interleaved import (
+    all_certified,
+    exchange,
+    past_caches,
+    solution_interleaved,
+    start_interleaved,
+    sweep_down,
+)
 from tridiag.kernels.thomas.masked_sweeps import (
     ELIMINATE_MASKED,
     ELIMINATE_MASKED_NARROW,
@@ -31,13 +38,8 @@ from tridiag.kernels.thomas.masked_sweeps import (
     UNPIVOT_MASKED_STREAM,
 )
 from tridiag.kernels.thomas.one_vector import SOLVE_GROUP, backward_rows, settle_group
-from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_GROUP
 from tridiag.kernels.thomas.refine import hopeless, uncertified_lanes
 from tridiag.kernels.thomas.sweeps import (
-    BEGIN_PIVOTED,
-    CARRIED_PIVOTED,
-    CLOSE_PIVOTED,
-    ROWS_PIVOTED,
     ROWS_PLAIN,
     X_PLAIN,
 )
@@ -68,10 +70,8 @@ def masks_of_tile(zero, job, worker, groups):
 
 @njit(**OPTIONS)
 def start_masked(zero, job, worker, first, groups):
-    """Aim at the first of some groups, every lane of which has still its certificate; where their mask lies."""
-    bind_group(zero, job, worker, first, lanes_of(zero, ()))
-    for group in range(groups):
-        set_word(worker.good + 8 * group, (1 << 2 * lanes_of(zero, ())) - 1)
+    """As `start_interleaved`; where the mask of the groups lies."""
+    start_interleaved(zero, job, worker, first, groups)
     return masks_of_tile(zero, job, worker, groups)
 
 
@@ -84,7 +84,7 @@ def solve_masked(zero, job, worker, first, groups):
         return
     mask = start_masked(zero, job, worker, first, groups)
     ZERO(zero, (carry, row, groups))
-    if sweep_down_masked(zero, job, worker, groups, mask) and all_certified(zero, job, worker, groups):
+    if sweep_down(zero, job, worker, groups, mask, ELIMINATE_MASKED) and all_certified(zero, job, worker, groups):
         words = y + step, step, carry, groups, n, *solution_interleaved(zero, worker), (groups - 1) * row, *mask
         if past_caches(zero, job):
             SUBSTITUTE_MASKED_STREAM(zero, words)
@@ -149,46 +149,10 @@ def gather(zero, job, worker, used):
 
 
 @njit(**OPTIONS)
-def sweep_down_masked(zero, job, worker, groups, mask):
-    """c' and y' of all rows of all groups, and their certificates; False when no lane of any has one left."""
-    row, n, good, y = bytes_of_row(zero, ()), job.rows, worker.good, worker.kept
-    step, operands = ROWS_PLAIN * row * groups, moved_operands(zero, job, worker)
-    ZERO(zero, (y, row, ROWS_PLAIN * groups))
-    for i in range(0, n, EARLY):
-        last = min(i + EARLY, n)
-        places = y + (i + 1) * step, step, worker.carry, good
-        ELIMINATE_MASKED(zero, (*operands, (groups - 1) * row, n, groups, *mask, *places, i, last))
-        given_up = True
-        for group in range(groups):
-            given_up = given_up and hopeless(zero, job, good + 8 * group, lanes_of(zero, ()))
-        if given_up or stopping_at(i // EARLY, 64):
-            return False
-    return True
-
-
-@njit(**OPTIONS)
 def exchange_masked(zero, job, worker, first, groups):
-    """The same with partial pivoting."""
-    lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), job.rows, worker.kept
-    step, good, carry = ROWS_PIVOTED * row * groups, worker.good, worker.carry
+    """As `solve_masked`, with partial pivoting."""
     mask = start_masked(zero, job, worker, first, groups)
-    operands = (*moved_operands(zero, job, worker), (groups - 1) * row)
-    BEGIN_PIVOTED(zero, (carry, groups))
-    PIVOT_MASKED(zero, (*operands, n, groups, *mask, y, step, carry, good, 0, n))
-    every, sure = (1 << lanes) - 1, (1 << lanes) - 1
-    for group in range(groups):
-        at = ROWS_PIVOTED * group * row
-        end = y + n * step + at, step, carry + CARRIED_PIVOTED * group * row, good + 8 * group
-        sure &= CLOSE_PIVOTED(zero, end)
-    if sure != every:
-        for group in range(groups):
-            EXCHANGE_GROUP(zero, (job, worker, first + group * lanes, lanes, 0))
-        return
-    words = y + step, step, carry, groups, n, *solution_interleaved(zero, worker), (groups - 1) * row, *mask
-    if past_caches(zero, job):
-        UNPIVOT_MASKED_STREAM(zero, words)
-    else:
-        UNPIVOT_MASKED(zero, words)
+    exchange(zero, job, worker, first, groups, mask, PIVOT_MASKED, UNPIVOT_MASKED, UNPIVOT_MASKED_STREAM)
 
 
 EXCHANGED_MASKED = STEPS.add_step(exchange_masked)

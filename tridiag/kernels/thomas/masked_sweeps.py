@@ -12,14 +12,8 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from tridiag.kernels.access.layouts import to_interleaved
-from tridiag.kernels.access.masked_layouts import (
-    Masked,
-    MaskedNarrow,
-    MaskOfGroups,
-    masked_narrow_to,
-    masked_solution,
-)
+from tridiag.kernels.access.layouts import solution_of_groups, to_interleaved, to_narrow
+from tridiag.kernels.access.masked_layouts import Masked, MaskedNarrow, MaskOfGroups
 from tridiag.kernels.access.rows import SWEEPS
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import Code
@@ -49,14 +43,14 @@ def eliminate_masked_narrow(code: Code, *words: Any) -> None:
 def substitute_masked(past_caches: bool, step: Any, code: Code, *words: Value) -> None:
     source, stride, carry, groups, count, *target = words[:-3]
     sweep, mask = Substitution(code, step, source, stride, carry, carry), mask_of(code, words[-3:], target[-1])
-    to_interleaved(past_caches, code, target, count, groups, masked_solution(sweep, mask))
+    to_interleaved(past_caches, code, target, count, groups, solution_of_groups(sweep, mask.kept))
 
 
 def substitute_masked_narrow(code: Code, *words: Value) -> None:
     source, stride, carry, _, count, *target = words[:-3]
     if code.parts == 1:
-        mask = mask_of(code, words[-3:], target[-1])
-        masked_narrow_to(code, target, count, Substitution(code, Thomas, source, stride, carry, carry), mask)
+        mask = mask_of(code, words[-3:], target[-1]).first_group()
+        to_narrow(code, target, count, Substitution(code, Thomas, source, stride, carry, carry), mask.kept)
 
 
 ELIMINATE_MASKED, ELIMINATE_MASKED_STREAM, PIVOT_MASKED = (

@@ -25,7 +25,6 @@ from tridiag.kernels.simd.interrupts import stopping
 from tridiag.kernels.simd.memory import c_function, call, flush, free, load, malloc, set_byte, set_word, word
 from tridiag.kernels.simd.records import RecordAt, address_of, at
 from tridiag.kernels.simd.vector import ONCE, OPTIONS
-from tridiag.kernels.thomas.bands import moved_operands
 from tridiag.kernels.thomas.bind import bind_group
 from tridiag.kernels.thomas.block_records import (
     END,
@@ -36,34 +35,17 @@ from tridiag.kernels.thomas.block_records import (
     copy,
     depth,
     groups_of,
-    is_narrow,
     part_of,
     record_of,
     rows_of,
     systems_of,
 )
+from tridiag.kernels.thomas.block_sweeps import MASKED, PIVOTED, PIVOTED_MASKED, PLAIN
 from tridiag.kernels.thomas.interleaved import solution_interleaved
-from tridiag.kernels.thomas.masked_blocks import (
-    begin_pivoted_masked,
-    eliminate_masked,
-    eliminate_pivoted_masked,
-    read_masked,
-    substitute_masked,
-    substitute_pivoted_masked,
-)
 from tridiag.kernels.thomas.refine import uncertified_lanes
 from tridiag.kernels.thomas.sweeps import (
     AGREE,
-    BEGIN_PIVOTED,
-    CLOSE_PIVOTED,
-    ELIMINATE_INTERLEAVED,
-    ELIMINATE_NARROW,
-    ELIMINATE_STREAM,
-    PIVOT_INTERLEAVED,
     PUT_PAST_CACHES,
-    SUBSTITUTE_INTERLEAVED,
-    SUBSTITUTE_NARROW,
-    UNPIVOT_INTERLEAVED,
 )
 from tridiag.kernels.thomas.workspace import allocate_groups, exchanges, free_workspace
 
@@ -72,67 +54,7 @@ PIECE = 16  # rows of x that are collected before they go to memory
 JOB, systems_at = RecordAt(Systems), at(Systems)
 
 
-# ------------------------------------------------------------------------------------------------ rows of a block
-
-
-@njit(**OPTIONS)
-def begin_plain(zero, job, operands, groups, state, room, first):
-    """The state before row ``first`` if that were the first row."""
-    ZERO(zero, (state, bytes_of_row(zero, ()), 2 * groups))
-
-
-@njit(**OPTIONS)
-def eliminate_plain(zero, job, operands, groups, state, target, first, last, good):
-    """Rows first <= i < last to ``target``, from the state before them to that behind them."""
-    step = 2 * groups * bytes_of_row(zero, ())
-    copy(state, target - step, step)
-    words = (*operands, job.rows, groups, target, step, state, good, first, last)
-    if is_narrow(zero, groups):
-        ELIMINATE_NARROW(zero, words)
-    elif job.spans == 1:
-        ELIMINATE_STREAM(zero, words)
-    else:
-        ELIMINATE_INTERLEAVED(zero, words)
-    copy(target + (last - first - 1) * step, state, step)
-
-
-@njit(**OPTIONS)
-def begin_pivoted(zero, job, operands, groups, state, room, first):
-    """The same with partial pivoting, where the state before a row is that behind its entry into the sweep."""
-    step = 4 * groups * bytes_of_row(zero, ())
-    BEGIN_PIVOTED(zero, (state, groups))
-    PIVOT_INTERLEAVED(zero, (*operands, job.rows, groups, room + step, step, state, room, first, first + 1))
-
-
-@njit(**OPTIONS)
-def eliminate_pivoted(zero, job, operands, groups, state, target, first, last, good):
-    row, n = bytes_of_row(zero, ()), job.rows
-    step = 4 * groups * row
-    PIVOT_INTERLEAVED(zero, (*operands, n, groups, target, step, state, good, first + 1, min(last + 1, n)))
-    if last == n:
-        end = target + (n - 1 - first) * step
-        for group in range(groups):
-            CLOSE_PIVOTED(zero, (end + 4 * group * row, step, state + 4 * group * row, good + 8 * group))
-
-
-@njit(**OPTIONS)
-def read_all(zero, job, worker, item, most):
-    """The words of the layout that come first: operands, moves, the place of the last group."""
-    return (*moved_operands(zero, job, worker), most)
-
-
-@njit(**OPTIONS)
-def substitute_plain(zero, operands, i0, words):
-    """Rows from ``i0`` on; the fourth word says how many groups there are."""
-    if is_narrow(zero, words[3]):
-        SUBSTITUTE_NARROW(zero, words)
-    else:
-        SUBSTITUTE_INTERLEAVED(zero, words)
-
-
-@njit(**OPTIONS)
-def substitute_pivoted(zero, operands, i0, words):
-    UNPIVOT_INTERLEAVED(zero, words)
+# ------------------------------------------------------------------------------------------------ one block
 
 
 @njit(**OPTIONS)
@@ -254,24 +176,15 @@ def work_blocks(job, zero, read, begin, eliminate, substitute):
     free_workspace(worker)
 
 
-@njit(**OPTIONS)
-def work_plain(job, zero):
-    work_blocks(job, zero, read_all, begin_plain, eliminate_plain, substitute_plain)
+def work_of(sweeps: Any) -> Any:
+    """The work of a job by such functions for rows of a block."""
+    read, begin, eliminate, substitute = sweeps
 
+    @njit(**OPTIONS)
+    def work(job, zero):
+        work_blocks(job, zero, read, begin, eliminate, substitute)
 
-@njit(**OPTIONS)
-def work_pivoted(job, zero):
-    work_blocks(job, zero, read_all, begin_pivoted, eliminate_pivoted, substitute_pivoted)
-
-
-@njit(**OPTIONS)
-def work_masked(job, zero):
-    work_blocks(job, zero, read_masked, begin_plain, eliminate_masked, substitute_masked)
-
-
-@njit(**OPTIONS)
-def work_pivoted_masked(job, zero):
-    work_blocks(job, zero, read_masked, begin_pivoted_masked, eliminate_pivoted_masked, substitute_pivoted_masked)
+    return work
 
 
 @njit(**OPTIONS)
@@ -367,14 +280,13 @@ def solve_pivoted_masked(job, zero):
     return solve_blocks(job, zero, exchanging_masked_task(zero))
 
 
-plain_task, exchanging_task = (
-    c_function(work_plain, "tridiag_blocks", first=JOB),
-    c_function(work_pivoted, "tridiag_pivoted_blocks", first=JOB),
-)
-masked_task, exchanging_masked_task = (
-    c_function(work_masked, "tridiag_masked_blocks", first=JOB),
-    c_function(work_pivoted_masked, "tridiag_pivoted_masked_blocks", first=JOB),
-)
+plain_task, exchanging_task, masked_task, exchanging_masked_task = (
+    c_function(work_of(sweeps), name, first=JOB)
+    for sweeps, name in (
+        (PLAIN, "tridiag_blocks"), (PIVOTED, "tridiag_pivoted_blocks"),
+        (MASKED, "tridiag_masked_blocks"), (PIVOTED_MASKED, "tridiag_pivoted_masked_blocks"),
+    )
+)  # fmt: skip
 BLOCKS = {
     "interleaved": c_function(solve_plain, "tridiag_all_blocks", result=types.int64, first=JOB),
     "pivoted": c_function(solve_pivoted, "tridiag_all_pivoted_blocks", result=types.int64, first=JOB),
