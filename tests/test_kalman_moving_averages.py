@@ -88,6 +88,28 @@ def test_series_beside_each_other(backend: Subject, order: str) -> None:
         np.testing.assert_allclose(found.cov[i], cov, atol=WITHIN)
 
 
+@pytest.mark.parametrize("library", ["jax", "torch"])
+def test_derivatives_of_smoothed_states(library: str) -> None:
+    """In the coefficient: Q has rank 1 whatever that is; what is rounding in its derivative grows with each step."""
+    if library == "jax":
+        jax = pytest.importorskip("jax")
+        array, derivative = jax.numpy.asarray, jax.jit(jax.grad(lambda x: spread(x, y)))
+    else:
+        torch = pytest.importorskip("torch")
+        array, derivative = torch.asarray, torch.func.grad(lambda x: spread(x, y))
+
+    def spread(coefficient: Any, y: Any) -> Any:
+        model = kalman.models.arma(array(np.zeros(0)), coefficient, 1.0)
+        found = kalman.smoother(y, **model, backend=f"{library}_scan")
+        return found.cov[..., 1, 1].sum() + (found.mean[:, 1] ** 2).sum()
+
+    numbers = problem(MODELS["MA(1)"], 200, True)[0]
+    y, step = array(numbers), 1e-5
+    high, low = (spread(array(np.array([0.4 + x])), y) for x in (step, -step))
+    found = derivative(array(np.array([0.4])))
+    np.testing.assert_allclose(float(found[0]), float(high - low) / (2 * step), rtol=1e-6)
+
+
 @pytest.mark.only(compiled=False, library="numpy")
 @pytest.mark.parametrize("order", MODELS)
 def test_verbs_that_smooth(backend: Subject, order: str) -> None:

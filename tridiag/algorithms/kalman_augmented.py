@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from tridiag.algorithms import kalman_columns, kalman_diffuse, kalman_filter
 from tridiag.algorithms.kalman_columns import apply, beside, diagonal
 from tridiag.algorithms.kalman_filter import Estimate, larger, transpose, turned
-from tridiag.algorithms.kalman_square_roots import inverse
+from tridiag.algorithms.kalman_rotations import inverse
 from tridiag.algorithms.numbers import finite
 from tridiag.problems.state_space import FILTER, SMOOTHER, Model, StateSpace
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tridiag.algorithms.kalman_filter import transpose
-from tridiag.algorithms.kalman_square_roots import inverse, positive, what_is_left
+from tridiag.algorithms.kalman_rotations import inverse, side_by_side, what_is_left
+from tridiag.algorithms.kalman_square_roots import positive
 from tridiag.algorithms.numbers import finite
 
 
@@ -52,12 +53,24 @@ def of_covariance(ops: Any, cov: Any) -> Columns:
 
     def column(cov: Any, j: Any) -> tuple[Any, Columns]:
         row = ops.row(cov, j, 0)
-        weight = ops.row(row, j, 0)
-        weight = ops.where(weight <= ops.row(least, j, 0), ops.vanished(weight), weight)
+        weight, most = ops.row(row, j, 0), ops.row(least, j, 0)
+        # a variance that is 0 has a derivative; where one is a difference, that may be rounding alone
+        nothing = ops.where(most == 0, ops.vanished(weight), ops.zero(weight))
+        weight = ops.where(weight <= most, nothing, weight)
         part = below(ops, row * inverse(ops, weight), place, j)
         return cov - part[:, None] * row[None], Columns(part, weight)
 
     return Columns(*ops.each(k, column, cov)[1])
+
+
+def predict(ops: Any, F: Any, Q: Any, columns: Columns) -> Columns:
+    """Those of F P F^T + Q."""
+    return Columns(*rotated(ops, moved(ops, F, columns), of_covariance(ops, Q))[:2])
+
+
+def rotated(ops: Any, columns: Columns, noise: Columns) -> tuple[Any, ...]:
+    """As `tridiag.algorithms.kalman_rotations.side_by_side`."""
+    return side_by_side(ops, *columns, *noise)
 
 
 def below(ops: Any, x: Any, place: Any, j: Any) -> Any:
@@ -86,7 +99,8 @@ def orthogonal(ops: Any, columns: Columns, size: int) -> tuple[Columns, Any]:
         scaled, sizes = ops.where(nothing, first, scaled), ops.where(nothing, (first * first).sum(0), variance)
         part = (parts * (scaled * inverse(ops, sizes))[:, None]).sum(0)
         left = ops.where(place > j, part, ops.zero(part))
-        left = what_is_left(ops, parts, left * first[:, None], size, ops.vanished)
+        taken = transpose(left * first[:, None])
+        left = transpose(what_is_left(ops, transpose(parts), taken, size, ops.vanished))
         return left, Columns(below(ops, part, place, j), variance)
 
     left, found = ops.each(size, column, parts)
@@ -184,12 +198,10 @@ def go_back(ops: Any, F: Any, Q: Any, columns: Columns) -> Back:
 
 def halfway(ops: Any, F: Any, Q: Any, columns: Columns, own: Any) -> tuple[Any, Columns]:
     """Of the next state and of what has columns of its ``own``, as many as states; those left of the latter."""
-    k, forward, noise = len(F), moved(ops, F, columns), of_covariance(ops, Q)
-    own = beside(ops, forward.parts, own)
-    both = together(ops, forward._replace(parts=own), noise._replace(parts=beside(ops, noise.parts, ops.zero(F))))
-    (parts, weights), left = orthogonal(ops, both, k)
-    parts = ops.where(weights[:, None] > 0, parts, ops.zero(parts))
-    return parts, Columns(left[:, k:], both.weights)
+    forward, noise = moved(ops, F, columns), of_covariance(ops, Q)
+    noise = noise._replace(parts=beside(ops, noise.parts, ops.zero(F)))
+    parts, weights, left, after = rotated(ops, forward._replace(parts=beside(ops, forward.parts, own)), noise)
+    return ops.where(weights[:, None] > 0, parts, ops.zero(parts)), Columns(left, after)
 
 
 def gain_back(ops: Any, F: Any, Q: Any, columns: Columns) -> Any:

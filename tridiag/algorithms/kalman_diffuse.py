@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from tridiag.algorithms import kalman_columns, kalman_filter, kalman_square_roots
 from tridiag.algorithms.kalman_columns import Columns, apply, diagonal, together
 from tridiag.algorithms.kalman_filter import LOG_TWO_PI, at, outer, there, transpose
-from tridiag.algorithms.kalman_square_roots import inverse
+from tridiag.algorithms.kalman_rotations import inverse
 from tridiag.problems.state_space import Model, StateSpace
 
 NOISE = 64  # eps times the number of states: below that share of its terms a sum is 0

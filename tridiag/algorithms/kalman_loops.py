@@ -12,7 +12,7 @@ import itertools
 from typing import Any, NamedTuple
 
 from tridiag.algorithms import kalman_columns, kalman_filter, kalman_smoother
-from tridiag.algorithms.kalman_columns import Columns, apply, diagonal, eliminated, together
+from tridiag.algorithms.kalman_columns import Columns, apply, diagonal, eliminated
 from tridiag.algorithms.kalman_filter import (
     LOG_TWO_PI,
     Carried,
@@ -70,8 +70,7 @@ class Roots:
 
     @staticmethod
     def predict(ops: Any, F: Any, Q: Any, cov: Any) -> Any:
-        moved = kalman_columns.moved(ops, F, cov)
-        return kalman_columns.orthogonal(ops, together(ops, moved, kalman_columns.of_covariance(ops, Q)), len(F))[0]
+        return kalman_columns.predict(ops, F, Q, cov)
 
     @staticmethod
     def separate(ops: Any, H: Any, R: Any, cov: Any) -> tuple[Any, ...]:

@@ -1,9 +1,8 @@
 """Covariances as P = L D L^T, L unit lower triangular: steps of a Kalman filter that lose no digits, for every library.
 
 A covariance as it stands knows what is certain no better than to an eps of what is not. L and D know both: Bierman's
-update takes an observation in, Thornton's weighted Gram-Schmidt carries a state on, and no variance is a difference of
-two. They take about three times the work of `tridiag.algorithms.kalman_filter`, which goes on where digits would be
-lost.
+update takes an observation in, rotations carry a state on, and no variance is a difference of two. They take about
+three times the work of `tridiag.algorithms.kalman_filter`, which goes on where digits would be lost.
 
 G. J. Bierman, Factorization Methods for Discrete Sequential Estimation, Academic Press, 1977. Arrays are as in
 `tridiag.algorithms.kalman_filter`: matrices first, then batch axes.
@@ -14,12 +13,12 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from tridiag.algorithms import kalman_rotations
+from tridiag.algorithms.kalman_rotations import difference, inverse
 from tridiag.algorithms.numbers import finite
-
-ROUNDING = 64  # eps: below that share of its terms a difference is 0
 
 
 class Root(NamedTuple):
@@ -54,12 +53,6 @@ class Back(NamedTuple):
 
 def added(terms: Iterable[Any]) -> Any:
     return functools.reduce(operator.add, terms)
-
-
-def inverse(ops: Any, x: Any) -> Any:
-    """0 for 0, NaN for what is infinite."""
-    nothing = x == 0
-    return ops.where(nothing, 0.0, ops.reciprocal(ops.where(nothing, 1.0, finite(x))))
 
 
 def positive(ops: Any, variance: Any) -> Any:
@@ -171,7 +164,7 @@ def root_turned_back(ops: Any, turn: Turn, root: Root) -> Root:
 
 def predict(ops: Any, F: Any, Q: Any, root: Root) -> Root:
     """That of F P F^T + Q."""
-    return orthogonal(ops, ops.stack(moved(F, root)), ops.stack(root.weights), root_of(ops, Q), len(F))[0]
+    return rotated(ops, ops.stack(moved(F, root)), root.weights, root_of(ops, Q))[0]
 
 
 def moved(F: Any, root: Root) -> list[Any]:
@@ -194,7 +187,26 @@ def halfway(ops: Any, F: Any, Q: Any, root: Root, own: list[Any]) -> tuple[Root,
     noise = root_of(ops, Q)
     parts = ops.stack([ops.join(*pair) for pair in zip(moved(F, root), own, strict=True)])
     noise = noise._replace(columns=[ops.join(x, ops.zero(F[:, 0])) for x in noise.columns])
-    return orthogonal(ops, parts, ops.stack(root.weights), noise, len(F))
+    return rotated(ops, parts, root.weights, noise)
+
+
+def rotated(ops: Any, parts: Any, weights: list[Any], noise: Root) -> tuple[Root, Any, Any]:
+    """The root of sum_m w[m] parts[m] parts[m]^T and a noise, in as many columns as this has.
+
+    Behind it what is left of the other entries of the parts, and the weights of that.
+    """
+    k = len(noise.weights)
+    if ops.one_by_one:
+        parts = [ops.join(ops.stack([w]), part) for w, part in zip(weights, parts, strict=True)]
+        columns = [ops.join(ops.stack([w]), x) for w, x in zip(noise.weights, noise.columns, strict=True)]
+        columns, left = kalman_rotations.in_turn(ops, ops.stack(parts), columns, len(parts[0]) - 1 - k)
+        return Root([x[1:] for x in columns], [x[0] for x in columns]), left[:, 0], left[:, 1:]
+    columns = ops.stack([whole(ops, noise, j) for j in range(k)])
+    columns, own, left, after = kalman_rotations.side_by_side(
+        ops, parts, ops.stack(weights), columns, ops.stack(noise.weights)
+    )
+    columns = ops.where(own[:, None] > 0, columns, ops.zero(columns))
+    return Root([columns[j, j + 1 :] for j in range(k)], list(own)), after, left
 
 
 def gain_back(ops: Any, F: Any, Q: Any, root: Root) -> Any:
@@ -212,7 +224,7 @@ def gain_back(ops: Any, F: Any, Q: Any, root: Root) -> Any:
 def smooth(ops: Any, back: Back, root: Root) -> Root:
     """That of coordinates, from the root of those of the next state once all is known."""
     parts = ops.join(ops.keep(ops.stack(moved(back.gain.swapaxes(0, 1), root))), back.spread)
-    return orthogonal(ops, parts, ops.join(ops.stack(root.weights), back.weights), None, len(back.gain))[0]
+    return orthogonal(ops, parts, ops.join(ops.stack(root.weights), back.weights))
 
 
 def product(ops: Any, root: Root, coordinates: Root) -> Root:
@@ -233,67 +245,26 @@ def apply(ops: Any, root: Root, vector: Any) -> Any:
     return added(whole(ops, root, j) * vector[j] for j in range(len(root.weights)))
 
 
-def difference(ops: Any, x: Any, y: Any, nothing: Callable[[Any], Any] | None = None, rounding: Any = None) -> Any:
-    """x - y, or 0 where that is rounding alone: of what is exact nothing is left, by which to divide.
-
-    ``nothing``: makes that 0 of the difference; with its derivative, ``ops.vanished``. ``rounding``: how much of both
-    is rounding.
-    """
-    found, rounding = x - y, ROUNDING * ops.limits(x)[0] if rounding is None else rounding
-    return ops.where(
-        ops.at_most(ops.size(found), rounding * (ops.size(x) + ops.size(y))), (nothing or ops.zero)(found), found
-    )
-
-
 def without(ops: Any, firsts: Any, scaled: Any, rests: Any) -> tuple[Any, Any]:
     """Rows of the column that all parts have in common, and of the parts without it."""
     column = (rests * scaled).sum(0)
     return column, difference(ops, rests, column * firsts)
 
 
-def without_in_part(ops: Any, firsts: Any, scaled: Any, rests: Any) -> tuple[Any, Any]:
-    """The same of rows with how much of each is rounding at the end; below 0: they stay as they are."""
-    rests, rounding = rests[:-1], rests[-1:]
-    column = (rests * scaled).sum(0)
-    return column, difference(ops, rests, column * firsts, rounding=rounding)
-
-
-def what_is_left(ops: Any, parts: Any, taken: Any, count: int, nothing: Callable[[Any], Any] | None = None) -> Any:
-    """As `difference` of the first ``count`` entries of parts; all of the others, by which nothing is divided."""
-    left = difference(ops, parts[:, :count], taken[:, :count], nothing)
-    return left if parts.shape[1] == count else beside(ops, left, parts[:, count:] - taken[:, count:])
-
-
-def beside(ops: Any, x: Any, y: Any) -> Any:
-    """Joined along the second axis."""
-    return ops.join(x.swapaxes(0, 1), y.swapaxes(0, 1)).swapaxes(0, 1)
-
-
-def orthogonal(ops: Any, parts: Any, weights: Any, noise: Root | None, size: int) -> tuple[Root, Any, Any]:
-    """The first ``size`` columns of the root of sum_m w[m] parts[m] parts[m]^T and a noise; all weights; what is left.
+def orthogonal(ops: Any, parts: Any, weights: Any) -> Root:
+    """The root of sum_m w[m] parts[m] parts[m]^T, by weighted Gram-Schmidt.
 
     Parts are stacked along the first axis: a program that is written out entry by entry compiles for long.
     """
     columns, found, (eps, tiny) = [], [], ops.limits(parts)
-    for j in range(size):
+    for _ in range(parts.shape[1]):
         firsts, rests = parts[:, 0], parts[:, 1:]
-        if noise is not None:
-            firsts = ops.join(firsts, ops.stack([ops.one(noise.weights[j])]))
-            rests = ops.join(rests, noise.columns[j][None])
-            weights = ops.join(weights, ops.stack([noise.weights[j]]))
         scaled = firsts * weights
         variance = (firsts * scaled).sum(0)
         # of parts that cancel, again and again, no more is left than underflows: its inverse may overflow
         variance = ops.where(variance < tiny / eps, 0.0, variance)
-        scaled = scaled * inverse(ops, variance)
-        divided = size - 1 - j  # of the others nothing is rounding alone: by these nothing is divided
-        if rests.shape[1] == divided:
-            column, left = ops.row_by_row(without, firsts, scaled, rests)
-        else:
-            one = ops.one(variance)
-            rounding = [one * (ROUNDING * eps if i < divided else -1.0) for i in range(rests.shape[1])]
-            column, left = ops.row_by_row(without_in_part, firsts, scaled, ops.join(rests, ops.stack(rounding)[None]))
+        column, left = ops.row_by_row(without, firsts, scaled * inverse(ops, variance), rests)
         column, variance, parts = ops.keep((column, variance, left))
         columns.append(column)
         found.append(variance)
-    return Root(columns, found), weights, parts
+    return Root(columns, found)

@@ -12,6 +12,7 @@ class Loops:
     """Loops of Python over steps of array operations."""
 
     stack: Any
+    one_by_one = False  # whether entries are numbers, for which a program is written out
 
     @staticmethod
     def repeat(count: int, function: Any, state: Any) -> Any:

@@ -23,6 +23,8 @@ from tridiag.kernels.simd.vector import Code
 class Lanes:
     """The ``ops`` of `tridiag.algorithms.kalman_filter`."""
 
+    one_by_one = True
+
     def __init__(self, code: Code, scratch: Scratch | None = None) -> None:
         self.code, self.scratch = code, scratch
         self.where = np.frompyfunc(self.choose, 3, 1)
@@ -56,6 +58,17 @@ class Lanes:
         if self.scratch is None or z.shape[1] < 2:
             return f(self, x, y, z)
         return self.scratch.row_by_row(lambda row: f(self, x, y, row), z)
+
+    def through(self, f: Callable[..., Any], rows: Any, states: Any) -> tuple[list[Any], Any]:
+        """The states after ``row, state = f(row, state)`` for each row and state; what is left of rows."""
+        if self.scratch is not None and len(rows) > 1:
+            return self.scratch.through(f, rows, states)
+        states, left = list(states), []
+        for row in rows:
+            for j, state in enumerate(states):
+                row, states[j] = self.keep(f(row, state))
+            left.append(row)
+        return states, np.stack(left)
 
     @staticmethod
     def stack(rows: Any) -> Any:

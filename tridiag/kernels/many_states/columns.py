@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 
 from tridiag.algorithms.kalman_diffuse import NOISE
-from tridiag.algorithms.kalman_square_roots import ROUNDING
+from tridiag.algorithms.kalman_rotations import ROUNDING
 from tridiag.kernels.access.operands import bytes_of_real
 from tridiag.kernels.many_states.roots import finite, inverse, negligible
 from tridiag.kernels.many_states.steps import number, put_number

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from numba import njit
 
-from tridiag.algorithms.kalman_square_roots import ROUNDING
+from tridiag.algorithms.kalman_rotations import ROUNDING
 from tridiag.kernels.many_states.profiles import Profile
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.processor import bytes_of_register

@@ -149,6 +149,33 @@ class Scratch:
         code.fori(0, count, one, ())
         return tuple(made)
 
+    def through(self, f: Callable[..., Any], rows: Any, states: Sequence[Any]) -> tuple[list[Any], Any]:
+        """The states after ``row, state = f(row, state)`` for each row and state; what is left of rows.
+
+        States have places of their own, in which one takes the place of another.
+        """
+        code, count = self.code, len(rows)
+        given = [self.evenly(entries) for entries in rows.T]
+        states = [self.apply(self.put, state) for state in states]
+        left: list[Any] = []
+
+        def one(i: Value, none: Any) -> Any:
+            row = np.empty(len(given), object)
+            row[:] = [Stored(code, base + i * step, offset) for base, offset, step in given]
+            for places in states:
+                row, state = f(row, places)
+                row = self.keep(row)
+                for place, value in zip(places, [Value(code, x.llvm) for x in state], strict=True):
+                    code.store_as(place.base + place.offset, value)
+            for value in row:
+                places = self.room(count)
+                code.store_as(places[0].base + i * self.bytes + places[0].offset, value)
+                left.append(places)
+            return none
+
+        code.fori(0, count, one, ())
+        return states, np.array(left, object).T
+
     def evenly(self, row: Any) -> tuple[Value, int, int]:
         """Where values lie that are evenly spaced: a base, the offset of the first, the bytes to the next."""
         if all(isinstance(x, Stored) and x.base is row[0].base for x in row):
