@@ -359,7 +359,7 @@ def go_back(zero, job, worker):
 
 @njit(**OPTIONS)
 def halfway(zero, job, worker):
-    """The covariance of the next state and of what the first parts have behind their first rows: triangular halfway."""
+    """The covariance of the next state and of what parts have behind their first rows: triangular halfway."""
     k, row, size = job.states, worker.row, bytes_of_real(zero, ())
     both, vectors = 2 * row, row // LINE
     parts, turned, zeros = Rows(worker.parts, both), Rows(worker.F_turned, row), Rows(worker.zeros, 0)
