@@ -10,9 +10,10 @@ import math
 import numpy as np
 from numba import njit
 
-from tridiag.kernels.access.operands import bytes_of_real
+from tridiag.kernels.access.operands import bytes_of_real, lanes_of
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.many_states.rows import (
+    ROTATION,
     Numbers,
     Rows,
     add_product,
@@ -22,6 +23,7 @@ from tridiag.kernels.many_states.rows import (
     mirror,
     mix,
     pack,
+    rotate_each,
     subtract_product,
     take_off_each,
     unpack,
@@ -255,16 +257,15 @@ def turn_back_all(zero, job, worker, count):
 
 
 @njit(**OPTIONS)
-def orthogonal(zero, worker, parts, weights, first, count, size, length, columns, found):
-    """The first ``size`` columns of the root of sum_m w[m] parts[m] parts[m]^T, and its weights; what is left.
+def orthogonal(zero, worker, parts, count, size, columns, found):
+    """The root of sum_m w[m] parts[m] parts[m]^T, of so many parts with their weights, by weighted Gram-Schmidt.
 
-    Rows of ``length`` bytes. Of ``count`` parts, those from number ``first`` on begin with one zero more each. What
-    is rounding alone is 0: of what is exact nothing is left, by which to divide; not behind the first row of a part.
+    What is rounding alone is 0: of what is exact nothing is left, by which to divide.
     """
-    width, vectors, step = bytes_of_real(zero, ()), length // LINE, parts.step
+    width, vectors, step, weights = bytes_of_real(zero, ()), worker.row // LINE, parts.step, worker.part_weights
     for j in range(size):
-        used, variance = min(first + j + 1, count), 0.0
-        for m in range(used):
+        variance = 0.0
+        for m in range(count):
             entry = number(zero, parts.address + m * step, j)
             scaled = entry * number(zero, weights, m)
             variance += entry * scaled
@@ -273,18 +274,48 @@ def orthogonal(zero, worker, parts, weights, first, count, size, length, columns
         if abs(variance) < negligible(zero):  # of parts that cancel, again and again, no more is left than underflow
             variance = 0.0
         inverted = inverse(variance)
-        for m in range(used):
+        for m in range(count):
             put_number(zero, worker.shares, m, number(zero, worker.shares, m) * inverted)
         column = Rows(columns.address + j * columns.step, 0)
-        add_product(zero, column, Numbers(worker.shares, 0, width), parts, Rows(worker.zeros, 0), 1, used, vectors, 0)
+        add_product(zero, column, Numbers(worker.shares, 0, width), parts, Rows(worker.zeros, 0), 1, count, vectors, 0)
         unit(zero, column.address, j)
-        heads = min(length, worker.row)
-        take_off_each(zero, (parts.address, step, worker.firsts, column.address, used, heads // LINE))
-        if heads < length:
-            behind, taken = Rows(parts.address + heads, step), Rows(column.address + heads, 0)
-            firsts, count_behind = Numbers(worker.firsts, width, 0), (length - heads) // LINE
-            subtract_product(zero, behind, firsts, taken, behind, used, 1, count_behind, 0)
+        take_off_each(zero, (parts.address, step, worker.firsts, column.address, count, vectors))
         put_number(zero, found, j, variance)
+
+
+@njit(**OPTIONS)
+def rotated(zero, worker, parts, count, size, length, columns, weights):
+    """A root, in its place, plus sum_m w[m] parts[m] parts[m]^T, and what is left of the parts and their weights.
+
+    Rows of ``length`` bytes. Rotations without square roots, of one column with one part after another: where weights
+    are of many magnitudes, what is left of a part loses weight, and no digits. What is rounding alone is 0: of what is
+    exact nothing is left, by which to divide; not behind the first row of a part.
+
+    W. M. Gentleman, Least squares computations by Givens transformations without square roots, IMA Journal of Applied
+    Mathematics 12, 1973.
+    """
+    width, lanes, step, vectors = bytes_of_real(zero, ()), lanes_of(zero, ()), parts.step, worker.row // LINE
+    for j in range(size):
+        variance = number(zero, weights, j)
+        for m in range(count):
+            entry, weight = number(zero, parts.address + m * step, j), number(zero, worker.part_weights, m)
+            scaled = weight * entry
+            more = variance + entry * scaled
+            if abs(more) < negligible(zero):  # of parts that cancel, again and again, no more is left than underflow
+                more = 0.0
+            inverted = inverse(more)
+            keep, rotation = variance * inverted, worker.rotations + m * (len(ROTATION) * width)
+            put_number(zero, rotation, ROTATION.entry, entry)
+            put_number(zero, rotation, ROTATION.keep, keep)
+            put_number(zero, rotation, ROTATION.take, scaled * inverted)
+            if more != 0:
+                put_number(zero, worker.part_weights, m, weight * keep)
+            variance = more
+        put_number(zero, weights, j, variance)
+        column = columns.address + j * columns.step
+        first = j // lanes  # before it all is 0 in a column, and nothing is left of parts
+        rotate_each(zero, (column, parts.address, step, worker.rotations, count, first, vectors, length // LINE))
+        unit(zero, column, j)
 
 
 @njit(**OPTIONS)
@@ -300,24 +331,15 @@ def load_noise(zero, job, worker, t, eps):
 
 
 @njit(**OPTIONS)
-def weigh_parts(zero, job, worker):
-    """The weights of a root, and behind them those of Q."""
-    k = job.states
-    for j in range(k):
-        put_number(zero, worker.part_weights, j, number(zero, worker.root_weights, j))
-        put_number(zero, worker.part_weights, k + j, number(zero, worker.noise_weights, j))
-
-
-@njit(**OPTIONS)
 def predict_root(zero, job, worker):
     """That of F P F^T + Q."""
     k, row, size = job.states, worker.row, bytes_of_real(zero, ())
     parts, turned, zeros = Rows(worker.parts, row), Rows(worker.F_turned, row), Rows(worker.zeros, 0)
-    columns = Rows(worker.columns, row)
     add_product(zero, parts, Numbers(worker.columns, row, size), turned, zeros, k, k, row // LINE, 0)
-    pack(zero, (worker.parts + k * row, row, worker.noise_columns, row, k, row // size))
-    weigh_parts(zero, job, worker)
-    orthogonal(zero, worker, parts, worker.part_weights, k, 2 * k, k, row, columns, worker.root_weights)
+    pack(zero, (worker.part_weights, row, worker.root_weights, row, 1, row // size))
+    pack(zero, (worker.columns, row, worker.noise_columns, row, k, row // size))
+    pack(zero, (worker.root_weights, row, worker.noise_weights, row, 1, row // size))
+    rotated(zero, worker, parts, k, k, row, Rows(worker.columns, row), worker.root_weights)
 
 
 @njit(**OPTIONS)
@@ -337,17 +359,17 @@ def go_back(zero, job, worker):
 
 @njit(**OPTIONS)
 def halfway(zero, job, worker):
-    """The covariance of the next state and of what the first parts have behind their first rows: triangular halfway."""
+    """The covariance of the next state and of what parts have behind their first rows: triangular halfway."""
     k, row, size = job.states, worker.row, bytes_of_real(zero, ())
     both, vectors = 2 * row, row // LINE
     parts, turned, zeros = Rows(worker.parts, both), Rows(worker.F_turned, row), Rows(worker.zeros, 0)
     add_product(zero, parts, Numbers(worker.columns, row, size), turned, zeros, k, k, vectors, 0)
-    for j in range(k, 2 * k):
-        clear(zero, (worker.parts + j * both, both // LINE))
-    pack(zero, (worker.parts + k * both, both, worker.noise_columns, row, k, row // size))
-    weigh_parts(zero, job, worker)
-    joint = Rows(worker.joint, both)
-    orthogonal(zero, worker, parts, worker.part_weights, k, 2 * k, k, both, joint, worker.joint_weights)
+    pack(zero, (worker.part_weights, row, worker.root_weights, row, 1, row // size))
+    pack(zero, (worker.joint, both, worker.noise_columns, row, k, row // size))
+    for j in range(k):
+        clear(zero, (worker.joint + row + j * both, vectors))
+    pack(zero, (worker.joint_weights, row, worker.noise_weights, row, 1, row // size))
+    rotated(zero, worker, parts, k, k, both, Rows(worker.joint, both), worker.joint_weights)
 
 
 @njit(**OPTIONS)
@@ -374,12 +396,12 @@ def smooth_root(zero, job, worker):
     gain, zeros = Rows(worker.joint + row, both), Rows(worker.zeros, 0)
     add_product(zero, Rows(worker.moved, 0), Numbers(worker.later_mean, 0, size), gain, zeros, 1, k, vectors, 0)
     pack(zero, (worker.later_mean, row, worker.moved, row, 1, row // size))
-    moved, parts = Rows(worker.parts + row + 2 * k * both, both), Rows(worker.parts + row, both)
+    moved, parts = Rows(worker.parts + row + k * both, both), Rows(worker.parts + row, both)
     add_product(zero, moved, Numbers(worker.later_cov, row, size), gain, zeros, k, k, vectors, 0)
     for j in range(k):
-        put_number(zero, worker.part_weights, 2 * k + j, number(zero, worker.later_weights, j))
+        put_number(zero, worker.part_weights, k + j, number(zero, worker.later_weights, j))
     columns = Rows(worker.later_cov, row)
-    orthogonal(zero, worker, parts, worker.part_weights, 3 * k, 3 * k, k, row, columns, worker.later_weights)
+    orthogonal(zero, worker, parts, 2 * k, k, columns, worker.later_weights)
 
 
 @njit(**OPTIONS)

@@ -183,6 +183,64 @@ def take_off(
 take_off_each = library.add("take_off", take_off)
 
 
+class Rotation(NamedTuple):
+    """The numbers of one, of a column of a root with a part: where they lie."""
+
+    entry: int  # of the part
+    keep: int  # the share of the old variance in the new one
+    take: int  # what the part adds to the column
+
+
+ROTATION = Rotation(*range(len(Rotation._fields)))
+
+
+def rotate(
+    code: Code, column: Value, parts: Value, step: Value, rotations: Value, count: Value, *vectors: Value
+) -> None:
+    """A column with one part after another: keep column + take part, and of the part what is left: part - entry column.
+
+    Of rows from vector ``first`` up to ``last``; before ``cut`` it is 0 where what is left is rounding alone.
+    """
+    first, cut, last = vectors
+    size, rounding = code.size_of_real, ROUNDING * code.eps
+
+    def piece(cutting: bool, at: Value, width: int) -> None:
+        """Some vectors, from a place in a row on."""
+        places = [at + v * LINE for v in range(width)]
+
+        def turn(i: Value, state: Any) -> Any:
+            own, numbers = parts + i * step, rotations + i * (len(ROTATION) * size)
+            entry, keep, take = (code.spread(numbers + place * size) for place in ROTATION)
+            turned = []
+            for place, old in zip(places, state, strict=True):
+                x, y = code.load(own + place), entry * old
+                found = x - y
+                if cutting:
+                    nothing = code.size(found) <= (code.size(x) + code.size(y)) * rounding
+                    found = code.where(nothing, code.zero(), found)
+                code.store(own + place, found)
+                turned.append(keep * old + take * x)
+            return tuple(turned)
+
+        begun = tuple(code.load(column + place) for place in places)
+        for place, value in zip(places, code.fori(0, count, turn, begun), strict=True):
+            code.store(column + place, value)
+
+    def pieces(cutting: bool, begin: Value, end: Value) -> None:
+        _, wide = block()
+        whole = (end - begin) / wide
+        each(code, 0, whole, lambda v: piece(cutting, (begin + v * wide) * LINE, wide))
+        begin = begin + whole * wide
+        for width in range(1, wide):
+            once(code, end - begin == width, functools.partial(piece, cutting, begin * LINE, width))
+
+    pieces(True, first, cut)
+    pieces(False, cut, last)
+
+
+rotate_each = library.add("rotate", rotate)
+
+
 def dot(squares: bool, code: Code, x: Value, y: Value, vectors: Value, target: Value) -> None:
     """The number sum x y of two rows; with ``squares`` sum x x y."""
 

@@ -8,7 +8,7 @@ from tridiag.kernels.access.operands import bytes_of_real, lanes_of
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.jobs.words.record import Word, Words
 from tridiag.kernels.many_states.profiles import ROW
-from tridiag.kernels.many_states.rows import clear
+from tridiag.kernels.many_states.rows import ROTATION, clear
 from tridiag.kernels.runtime.workspace import Workspace, aligned, workspace
 from tridiag.kernels.simd.memory import pointer, word
 from tridiag.kernels.simd.records import address_of
@@ -40,6 +40,7 @@ class States(Workspace):
     turn_shares, turn_sights = Word(), Word()  # `tridiag.algorithms.kalman_square_roots.Turn`, a row each
     parts, part_weights = Word(), Word()  # vectors whose squares add up to a covariance
     firsts, shares = Word(), Word()  # an entry of each of them, and what it adds to a column of the root
+    rotations = Word()  # the numbers of a `Rotation` for each of them
     F_rows = Word()
     later_mean, later_cov = Word(), Word()  # what later observations tell: r and N, or coordinates of the next state
     smoothed = Word()  # the covariance given later observations too
@@ -62,10 +63,10 @@ ARRAYS, allocate, give_back = workspace(
     States, "mean", "ahead", "cov", "product", "F_turned", "Q", "H", "profile", "news", "gains", "kept", "variances",
     "weights", "errors", "scaled", "zeros", "variances_before", "variances_now", "Q_diagonal", "spread", "moved",
     "older", "reach", "columns", "root_weights", "noise_columns", "noise_weights", "R", "R_columns", "R_weights",
-    "loads", "turn_shares", "turn_sights", "parts", "part_weights", "firsts", "shares", "F_rows", "later_mean",
-    "later_cov", "smoothed", "pulled", "doubled", "joint", "joint_weights", "later_weights", "inverse", "of_F",
-    "of_H", "of_Q", "of_R", "shrunk", "NP", "later_state", "factors", "states", "followers", "later_of_followers",
-    "moved_followers", "regressors", "regressor_weights", "fit", "fit_variances", "scaled_parts",
+    "loads", "turn_shares", "turn_sights", "parts", "part_weights", "firsts", "shares", "rotations", "F_rows",
+    "later_mean", "later_cov", "smoothed", "pulled", "doubled", "joint", "joint_weights", "later_weights", "inverse",
+    "of_F", "of_H", "of_Q", "of_R", "shrunk", "NP", "later_state", "factors", "states", "followers",
+    "later_of_followers", "moved_followers", "regressors", "regressor_weights", "fit", "fit_variances", "scaled_parts",
 )  # fmt: skip
 MINUS_ONE, MINUS_HALF = 0, 1
 CLEARED = ARRAYS._fields.index("states")  # of these and what follows every row is written before it is read
@@ -94,7 +95,7 @@ def allocate_states(zero, job, back, slope):
     k, p, size = job.states, job.observed, bytes_of_real(zero, ())
     row, noises = aligned(k * size), aligned(p * size)
     square, lines = whole_blocks(zero, k) * row, whole_blocks(zero, p) * noises  # of matrices that are mirrored
-    news, both, parts = 2 * row + noises, (1 + back) * row, (2 + back) * k
+    news, both, parts = 2 * row + noises, (1 + back) * row, (1 + back) * k
     unknown = job.unknown
     followers = job.alike + unknown
     seen, numbers = (job.steps * p + unknown) * min(unknown, 1), followers * size
@@ -107,7 +108,8 @@ def allocate_states(zero, job, back, slope):
         moved=row, older=row, reach=noises, columns=k * row, root_weights=row, noise_columns=k * row, noise_weights=row,
         R=lines, R_columns=p * noises, R_weights=noises, loads=p * row,
         turn_shares=p * row, turn_sights=p * row, parts=parts * both,
-        part_weights=3 * row, firsts=3 * row, shares=max(3 * row, noises), F_rows=back * k * row, later_mean=row,
+        part_weights=aligned(parts * size), firsts=aligned(parts * size), shares=max(aligned(parts * size), noises),
+        rotations=aligned(k * len(ROTATION) * size), F_rows=back * k * row, later_mean=row,
         later_cov=back * square, smoothed=back * square, pulled=back * p * row, doubled=back * p * row,
         joint=back * k * both, joint_weights=row, later_weights=row,
         inverse=slope * p * noises, of_F=slope * k * row, of_H=slope * p * row, of_Q=slope * k * row,
