@@ -4,8 +4,6 @@ Vectors whose weights are that far apart, and whose entries cancel, keep roundin
 covariances have to be found from them all the same.
 """
 
-from typing import Any
-
 import numpy as np
 import pytest
 from helpers import Subject
@@ -20,7 +18,8 @@ pytestmark = pytest.mark.only(verb=SMOOTHER, parallel=False)
 LARGE = 1e10
 MODELS, SERIES, STEPS, OBSERVED = 12, 3, 8, 3
 SEEDS = {4: 3, 8: 7, 10: 7}  # for so many states: of some models updates lose digits too, and not of these
-MEAN, COV, LIKELIHOOD = 1e-4, 4e-5, 5e-7  # bounds, relative to the largest number of a series
+# bounds, relative to the largest number of a series; of covariances for most series that begin diffuse too
+MEAN, COV, MOST, LIKELIHOOD = 1e-3, 2e-4, 4e-6, 5e-7
 
 
 def problem(states: int, diffuse: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -41,10 +40,10 @@ def problem(states: int, diffuse: int) -> tuple[np.ndarray, dict[str, np.ndarray
     return y.astype("float32"), {name: x.astype("float32") for name, x in parameters.items()}
 
 
-def error(found: np.ndarray, right: np.ndarray) -> Any:
-    """The largest one of all series."""
-    found, right = (x.reshape(MODELS * SERIES, -1) for x in (found, right))
-    return (abs(found - right).max(1) / abs(right).max(1)).max()
+def errors(found: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Of all series."""
+    found, right = (x.reshape(MODELS, SERIES, -1) for x in (found, right))
+    return abs(found - right).max(-1) / abs(right).max(-1)
 
 
 @pytest.mark.parametrize("diffuse", ["one", "half", "all"])
@@ -56,6 +55,8 @@ def test_smoothed_states(backend: Subject, states: int, diffuse: str) -> None:
     found = run(backend, "smoother", y, parameters, "float32")
     wide = {name: x.astype(float) for name, x in parameters.items()}
     right = kalman.smoother(y.astype(float), **wide, backend="numpy_scan")
-    assert error(found.mean, right.mean) < MEAN
-    assert error(found.cov, right.cov) < COV
-    assert error(found.log_likelihood, right.log_likelihood) < LIKELIHOOD
+    assert errors(found.mean, right.mean).max() < MEAN
+    of_covs = errors(found.cov, right.cov)
+    assert of_covs.max() < COV
+    assert np.median(of_covs[:, 1]) < MOST
+    assert errors(found.log_likelihood, right.log_likelihood).max() < LIKELIHOOD
