@@ -14,12 +14,13 @@ from tridiag.kernels.access.sequences import TABLE, binder, places
 from tridiag.kernels.blocks.loops import ABOVE, BELOW, OPERANDS, OWN, RIGHT, Loops, X, room_of
 from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.jobs.words.recurrences import Recurrences
+from tridiag.kernels.runtime.system import fresh
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.runtime.workspace import piece
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.interrupts import stopping_at
-from tridiag.kernels.simd.memory import c_function, free, malloc
+from tridiag.kernels.simd.memory import c_function, free
 from tridiag.kernels.simd.records import RecordAt, address_of
 from tridiag.kernels.simd.vector import LINE, OPTIONS
 
@@ -120,7 +121,7 @@ def build(dtype: str, m: int):
         wide = (3 * m + job.sides + QUAD - 1) // QUAD * QUAD * bytes_of_row(zero, ())
         length = min(n, max(2, KEPT // (m * wide)))
         panels = length + 4 + (n + length - 1) // length
-        room, memory = allocate(types.int64(0)), malloc(types.uint64(panels * m * wide + LINE))
+        room, memory = allocate(types.int64(0)), fresh(panels * m * wide + LINE)
         begin = (memory + LINE - 1) // LINE * LINE
         groups, last = job.run, (job.sequences + lanes - 1) // lanes
         if address_of(room) != 0 and memory != 0:

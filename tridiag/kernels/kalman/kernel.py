@@ -22,11 +22,12 @@ from tridiag.kernels.kalman.matrices import Entries, Roots
 from tridiag.kernels.kalman.moments import Moments, MomentsRoom
 from tridiag.kernels.kalman.series import bind_series, put
 from tridiag.kernels.kalman.stretches import Stretches
+from tridiag.kernels.runtime.system import fresh
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.runtime.workspace import piece
 from tridiag.kernels.simd.functions import Library
-from tridiag.kernels.simd.memory import c_function, load, malloc, pointer, set_word, word
+from tridiag.kernels.simd.memory import c_function, load, pointer, set_word, word
 from tridiag.kernels.simd.records import RecordAt, address_of
 from tridiag.kernels.simd.vector import LINE, OPTIONS
 
@@ -148,7 +149,7 @@ def common_gradient(room: GradientRoom, parts: Any, covariances: Any) -> Any:
     @njit(**OPTIONS)
     def prepare(job, zero):
         worker = allocate(types.int64(0))
-        memory = malloc(types.uint64(LINE + job.steps * record * bytes_of_real(zero, ())))
+        memory = fresh(LINE + job.steps * record * bytes_of_real(zero, ()))
         job.owned = memory
         if address_of(worker) == 0 or memory == 0:
             job.task = 0
@@ -221,7 +222,7 @@ def common(room: Room, parts: Any, covariances: Any) -> Any:
     @njit(**OPTIONS)
     def prepare(job, zero):
         n, worker = job.steps, allocate(types.int64(0))
-        memory = malloc(types.uint64(LINE + n * record * bytes_of_real(zero, ())))
+        memory = fresh(LINE + n * record * bytes_of_real(zero, ()))
         job.owned = memory
         if address_of(worker) == 0 or memory == 0:
             job.task = 0

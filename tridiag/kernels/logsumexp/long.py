@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, types
+from numba import njit
 
 from tridiag.kernels.access.operands import bytes_of_real, bytes_of_row, lanes_of
 from tridiag.kernels.jobs.words import logsumexp as J
@@ -15,8 +15,9 @@ from tridiag.kernels.logsumexp.loops import (
     SLOT,
 )
 from tridiag.kernels.logsumexp.workspace import OPERANDS, allocate_workspace, free_workspace, slot_of
+from tridiag.kernels.runtime.system import fresh
 from tridiag.kernels.simd import records
-from tridiag.kernels.simd.memory import load, malloc, set_word, store
+from tridiag.kernels.simd.memory import load, set_word, store
 from tridiag.kernels.simd.vector import OPTIONS
 
 
@@ -106,4 +107,4 @@ def join_chunks(job, zero):
 def prepare_chunks(job, zero):
     """Without memory nothing is claimed."""
     groups = (job.matrices + lanes_of(zero, ()) - 1) // lanes_of(zero, ())
-    job.slots = malloc(types.uint64(groups * SLOT * bytes_of_row(zero, ())))
+    job.slots = fresh(groups * SLOT * bytes_of_row(zero, ()))

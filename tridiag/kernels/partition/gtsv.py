@@ -7,7 +7,7 @@ few systems need, takes memory for two more right sides.
 
 from __future__ import annotations
 
-from numba import njit, types
+from numba import njit
 
 from tridiag.algorithms.elimination import (
     CANCELLATION,
@@ -38,8 +38,9 @@ from tridiag.kernels.partition.state import (
     size,
     solution,
 )
+from tridiag.kernels.runtime.system import fresh
 from tridiag.kernels.simd.interrupts import PIECE, stopping, stopping_at
-from tridiag.kernels.simd.memory import free, load, malloc, store
+from tridiag.kernels.simd.memory import free, load, store
 from tridiag.kernels.simd.scalars import unit
 from tridiag.kernels.simd.vector import ONCE, OPTIONS
 
@@ -117,7 +118,7 @@ def forward(zero, plan, source, stride, kept, pivoting, certify):
 def backward(zero, plan, source, stride, kept, pivoting, target, target_stride):
     """x from the states kept; it may replace the right side. False where there is no memory."""
     n, side = plan.rows, bytes_of(zero, ())
-    rows = malloc(types.uint64(KEPT_EVERY * KEPT * side))
+    rows = fresh(KEPT_EVERY * KEPT * side)
     if rows == 0:
         return False
     x1, x2 = zero, zero
@@ -189,7 +190,7 @@ def refine(zero, plan, kept):
     )
     eps, tiny, _, _ = limits(zero)
     bar, vanished = REFINE_ABOVE * eps, VANISHED * eps
-    rest = malloc(types.uint64(2 * n * side))
+    rest = fresh(2 * n * side)
     if rest == 0:
         return False
     best, least = rest + n * side, residual(zero, plan, rest, 0)
@@ -220,7 +221,7 @@ def solve_sequentially(zero, plan):
     n, side, promise = plan.rows, bytes_of(zero, ()), plan.promise
     right, right_step = plan.address[P.D], plan.stride[P.D]
     x, step = plan.address[P.X], plan.stride[P.X]
-    kept = malloc(types.uint64(((n - 1) // KEPT_EVERY + 1) * KEPT * side))
+    kept = fresh(((n - 1) // KEPT_EVERY + 1) * KEPT * side)
     if kept == 0:
         return NO_MEMORY
     sure = promise == J.AUTO and forward(zero, plan, right, right_step, kept, J.PLAIN, J.AUTO) == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import njit
 from numba.extending import overload
 
 from tridiag.kernels.access.operands import bytes_of_real, lanes_of
@@ -15,11 +15,11 @@ from tridiag.kernels.recurrence.apart import bringing, first_of, step_of
 from tridiag.kernels.recurrence.long_loops import scale
 from tridiag.kernels.recurrence.loops import room_of
 from tridiag.kernels.recurrence.order import Order, whole_entries
-from tridiag.kernels.runtime.system import sched_yield
+from tridiag.kernels.runtime.system import fresh, sched_yield
 from tridiag.kernels.runtime.workspace import piece
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.interrupts import stopping
-from tridiag.kernels.simd.memory import fetch_add, flush, load, malloc, set_word, store
+from tridiag.kernels.simd.memory import fetch_add, flush, load, set_word, store
 from tridiag.kernels.simd.records import address_of
 from tridiag.kernels.simd.vector import LINE, OPTIONS
 
@@ -34,7 +34,7 @@ def reserve(job, zero):
     if job.kind != C.LONG:
         return
     size = PLACE * job.items
-    memory = malloc(types.uint64(size))
+    memory = fresh(size)
     job.owned = memory
     if memory == 0:
         job.task = 0

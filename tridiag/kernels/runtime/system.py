@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from tridiag.kernels.simd.memory import I64
+from tridiag.kernels.simd.memory import I64, malloc
 
 I32, WORD, HALF = ir.IntType(32), types.int64, types.int32
 HUGE_PAGE, MADV_HUGEPAGE = 2**21, 14  # bytes; what Linux is advised, and others refuse, which changes nothing
@@ -201,3 +201,12 @@ def ask_for_huge_pages(address, size):
     last = (address + size) // HUGE_PAGE * HUGE_PAGE
     if last > first:
         _madvise(first, types.uint64(last - first), types.int32(MADV_HUGEPAGE))
+
+
+@njit
+def fresh(size):
+    """Memory that nobody has touched, in large pages where it is large; 0 where there is none. `free` gives it back."""
+    memory = malloc(types.uint64(size))
+    if memory != 0:
+        ask_for_huge_pages(memory, size)
+    return memory

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 from numba import njit, types
 
 from tridiag.kernels.jobs.words.record import GUARDED, Guarded, Word
+from tridiag.kernels.runtime.system import fresh
 from tridiag.kernels.runtime.workspace_pool import acquire, release
-from tridiag.kernels.simd.memory import free, malloc, set_word, word
+from tridiag.kernels.simd.memory import free, set_word, word
 from tridiag.kernels.simd.records import address_of, at
 from tridiag.kernels.simd.vector import LINE, OPTIONS
 
@@ -37,11 +38,6 @@ class Kind(NamedTuple):
     arrays: Any  # a named tuple of the sizes of the arrays, in bytes
     allocate: Any  # (sizes) -> the record; its address is 0 where there is no memory
     free: Any  # (record)
-
-
-@njit(**OPTIONS)
-def fresh(size):
-    return malloc(types.uint64(size))
 
 
 def workspace(record: Any, *names: str, pooled: bool = False) -> Kind:
@@ -140,7 +136,7 @@ def check(zone):
 @njit(**OPTIONS)
 def allocate_workspace(size):
     """Memory of a worker at the beginning of a cache line, behind the address of all of it; 0: there is none."""
-    memory = malloc(types.uint64(size + 2 * LINE + ZONE))
+    memory = fresh(size + 2 * LINE + ZONE)
     if memory == 0:
         return 0
     room = (memory + 2 * LINE - 1) // LINE * LINE

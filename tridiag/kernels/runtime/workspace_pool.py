@@ -6,8 +6,8 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from tridiag.kernels.runtime.system import ask_for_huge_pages
-from tridiag.kernels.simd.memory import I64, free, malloc, set_word, swap, word
+from tridiag.kernels.runtime.system import fresh
+from tridiag.kernels.simd.memory import I64, free, set_word, swap, word
 from tridiag.kernels.simd.vector import OPTIONS
 
 SHELVES, PUT_BY = 8, 4 * 1024 * 1024  # pieces of memory, and the bytes of the largest
@@ -40,9 +40,8 @@ def acquire(size):
             if word(found) >= size:
                 return found
             free(found)
-    memory = malloc(types.uint64(size))
+    memory = fresh(size)
     if memory != 0:
-        ask_for_huge_pages(memory, size)
         set_word(memory, size)
     return memory
 

@@ -13,11 +13,11 @@ from numba import cfunc, njit, types
 from tridiag.kernels.access.operands import bytes_of_real, lanes_of, parts_of
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import Systems
-from tridiag.kernels.runtime.system import ask_for_huge_pages
+from tridiag.kernels.runtime.system import fresh
 from tridiag.kernels.runtime.threads import beginning, job_at, runner, task_runner
 from tridiag.kernels.runtime.work_items import items, part_of_item, report, reports
 from tridiag.kernels.simd.functions import definition
-from tridiag.kernels.simd.memory import c_function, call, flush, load, malloc
+from tridiag.kernels.simd.memory import c_function, call, flush, load
 from tridiag.kernels.simd.records import RecordAt, address_of, at
 from tridiag.kernels.simd.vector import ONCE, OPTIONS
 from tridiag.kernels.thomas.both_ends import BOTH_ENDS, SUBSTITUTE_ENDS
@@ -152,7 +152,6 @@ def work_multiple_rhs(job, zero):
     worker = allocate_workspace(zero, job)
     if address_of(worker) == 0:
         return
-    ask_for_huge_pages(worker.memory, worker.end - worker.memory)
     width, matrices, tiles = job.lanes, job.matrices, job.tiles
     for item in items(job):
         run, k0, k1 = part_of_item(job, item)
@@ -175,7 +174,6 @@ def work_few_matrices(job, zero):
     worker = allocate_workspace(zero, job)
     if address_of(worker) == 0:
         return
-    ask_for_huge_pages(worker.memory, worker.end - worker.memory)
     for item in items(job):
         matrix, k0, k1 = part_of_item(job, item)
         solve_few_matrices(zero, job, worker, matrix, k0, k1)
@@ -203,7 +201,7 @@ def prepare_few_matrices(job, zero):
         return
     if flags & J.FACTORING == 0:
         side = bytes_of_real(zero, ()) * parts_of(zero, ())
-        memory = malloc(types.uint64(matrices * (3 * n * side + 1)))
+        memory = fresh(matrices * (3 * n * side + 1))
         job.owned = memory
         job.factors = memory
         job.certificates = memory + matrices * 3 * n * side

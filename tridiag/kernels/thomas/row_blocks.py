@@ -18,11 +18,12 @@ from tridiag.kernels.access.operands import bytes_of_real, bytes_of_row, lanes_o
 from tridiag.kernels.access.rows import ZERO
 from tridiag.kernels.jobs.words.symbols import PREFIX
 from tridiag.kernels.jobs.words.systems import D_, X_, Systems
+from tridiag.kernels.runtime.system import fresh
 from tridiag.kernels.runtime.threads import beginning, task_runner
 from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.simd.functions import definition
 from tridiag.kernels.simd.interrupts import stopping
-from tridiag.kernels.simd.memory import c_function, call, flush, free, load, malloc, set_byte, set_word, word
+from tridiag.kernels.simd.memory import c_function, call, flush, free, load, set_byte, set_word, word
 from tridiag.kernels.simd.records import RecordAt, address_of, at
 from tridiag.kernels.simd.vector import ONCE, OPTIONS
 from tridiag.kernels.thomas.bind import bind_group
@@ -237,7 +238,7 @@ def solve_blocks(job, zero, task):
         return matrices
     blocks = matrices // job.interleaved * job.spans * job.blocks
     size = record_of(zero, job, blocks)
-    memory = malloc(types.uint64(size + matrices))
+    memory = fresh(size + matrices)
     if memory == 0:
         return matrices
     job.records = memory
