@@ -183,8 +183,8 @@ def explain(verb: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explan
         near = difflib.get_close_matches(name, VERBS, 1)
         instead = f"; {name} runs {RUNS[name]}" if name in RUNS else f"; did you mean {near[0]!r}?" if near else ""
         raise ValueError(
-            f"explain knows the verbs {', '.join(VERBS)}, not {name!r} (matmul and scan have one implementation)"
-            + instead
+            f"explain knows the verbs {', '.join(VERBS)}, not {name!r} (matmul, scan, kalman.predict and kalman.update "
+            f"have one implementation){instead}"
         )
     needed, known, problem_of, more = VERBS[name]
     given = dict(zip((*needed, *known), args, strict=False)) | kwargs

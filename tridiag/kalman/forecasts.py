@@ -12,7 +12,7 @@ from tridiag.calls.state_space import parameters_of, taken
 from tridiag.calls.torch_compile import compiling, graph
 from tridiag.kalman.filters import filter
 from tridiag.libraries.arrays import module_of
-from tridiag.problems.state_space import CHANGING
+from tridiag.problems.state_space import CHANGING, one_axis
 
 Array = Any
 
@@ -74,9 +74,7 @@ def forecast(y: Array, steps: int, **model: Any) -> Forecast:
     arrays, module = given.working(), module_of(given.library)
     ops, y = module.Operations, arrays["y"]
     if y.ndim < 2:
-        raise ValueError(
-            f"y has shape {tuple(y.shape)}; wanted (..., n, p): time, and the values observed in a step; y[:, None]?"
-        )
+        raise ValueError(one_axis(tuple(y.shape)))
     check_lengths(model, y.shape[-2], steps)
     nothing = ops.full((*y.shape[:-2], steps, y.shape[-1]), math.nan, y)
     length = y.shape[-2] + steps

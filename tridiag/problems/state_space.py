@@ -77,11 +77,19 @@ def rank_of(name: str) -> int:
     return 1 + len(CHANGING[name]) if name in CHANGING else len(STATES[name])
 
 
+def one_axis(y: Shape) -> str:
+    """What is told of observations without an axis for those of a step."""
+    return (
+        f"y has shape {y}; wanted (..., n, p): time, and the values observed in a step; y[:, None]? "
+        "(of a pandas Series y.to_frame())"
+    )
+
+
 def align(shapes: Mapping[str, Shape]) -> tuple[dict[str, Shape], Shape, Shape]:
     """The lifted shape of y and of every parameter, the batch shape, and that of what covariances depend on."""
     y = shapes["y"]
     if len(y) < 2:
-        raise ValueError(f"y has shape {y}; wanted (..., n, p): time, and the values observed in a step; y[:, None]?")
+        raise ValueError(one_axis(y))
     if y[-1] == 0:
         raise ValueError(f"y has shape {y}; wanted at least one value observed in a step")
     states = states_of(shapes)
