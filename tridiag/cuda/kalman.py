@@ -107,11 +107,16 @@ def need_of(form: StateSpace, smooth: bool, by_roots: bool) -> Need:
     correlated = p * (k + 1) + triangle(p)  # Observations
     if smooth and by_roots:
         turns = p * (2 * k + 1)  # of Seen
-        return Need(correlated + turns + 5 * k + 8 * k**2 + triangle(k) + triangle(2 * k), 0)  # Return
+        return Need(correlated + turns + returned(k), 0)
     if smooth:
         return Need(correlated + p * (k + 2), 2 * k + triangle(k))  # Ahead
-    orthogonal, doubt = 2 * k + 2 * k**2 + triangle(k), 2 * k + max(2 * k, triangle(k)) + p  # Roots, Doubt
-    return Need(correlated if p > 1 else 0, orthogonal if by_roots else doubt)
+    rotated, doubt = 2 * k + k**2, 2 * k + max(2 * k, triangle(k)) + p  # Roots, Doubt
+    return Need(correlated if p > 1 else 0, rotated if by_roots else doubt)
+
+
+def returned(k: int) -> int:
+    """Of `Return`: a mean, a root, the weights of two vectors for each state, and these behind the gain."""
+    return k + triangle(k) + 2 * k + k**2 + 2 * k**2
 
 
 def triangle(rows: int) -> int:
@@ -124,10 +129,10 @@ def need_of_gradient(form: StateSpace, stretch: int, by_roots: bool) -> Need:
     observations = p * (k + 1) + triangle(p)
     seen = p * (2 * k + 3) + triangle(p)
     sums = k**2 + p * k + triangle(k) + triangle(p) + k + triangle(k)
-    returned = p * k + k**2 + 5 * k + 8 * k**2 + triangle(k) + triangle(2 * k) if by_roots else 0
+    by_return = p * k + k**2 + returned(k) if by_roots else 0
     parts = -(-form.n // stretch)
     states = (stretch + (parts if parts > 1 else 0)) * (k + triangle(k))
-    return Need(observations + seen + sums + returned + states, need_of(form, False, by_roots).words)
+    return Need(observations + seen + sums + by_return + states, need_of(form, False, by_roots).words)
 
 
 def stretch_of(n: int) -> int:

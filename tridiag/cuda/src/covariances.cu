@@ -1,7 +1,7 @@
 // Covariances of M states in the registers of a thread: as they stand (`Entries`), or as L D L^T (`Roots`).
 //
 // The arithmetic is that of `tridiag.algorithms.kalman_filter` and `tridiag.algorithms.kalman_square_roots`: Bierman's update,
-// Thornton's weighted Gram-Schmidt. Observations count one after another.
+// Gentleman's rotations without square roots, Thornton's weighted Gram-Schmidt. Observations count one after another.
 #pragma once
 #include "access.cu"
 
@@ -176,6 +176,23 @@ template <typename T, int M> struct Entries {
   }
 };
 
+// Rotations that turn a vector into the columns of a root, one after another: the weight of what is left of it shrinks, and not its
+// entries by cancellation. Of each the entry of the vector that becomes 0, how much is kept of the column, and taken of the vector.
+template <typename T, int M> struct Rotations {
+  T vector[M], keep[M], take[M];
+
+  // A row more of the columns, M numbers from one to the next, and of the vector, of which it returns what is left.
+  __device__ __forceinline__ T turn(const Lane<T>& columns, T own) const {
+#pragma unroll
+    for (int j = 0; j < M; j++) {
+      const T before = own, column = columns[j * M];
+      own = before - vector[j] * column;  // by what is left nothing is divided
+      columns[j * M] = keep[j] * column + take[j] * before;
+    }
+    return own;
+  }
+};
+
 template <typename T, int M> struct Roots {
   // L and D of a covariance, in its place. A variance that is 0 but for rounding is 0.
   static __device__ __forceinline__ void start(Triangle<T, M>& cov) {
@@ -224,54 +241,76 @@ template <typename T, int M> struct Roots {
     seen.weight = T(1) / seen.variance;
   }
 
-  // That of F P F^T + Q.
+  // That of F P F^T + Q: the root of Q, and the columns of F L turned into it.
   static __device__ __forceinline__ void predict(
       const T* F, const T* Q, T (&mean)[M], Triangle<T, M>& root, const Lane<T>& memory) {
-    multiply(F, mean);
-    const Lane<T> weights = memory, parts = memory.from(2 * M), found = parts.from(2 * M * M);
-    spread_out<M>(F, Q, root, weights, parts);
-    orthogonal<M, 2 * M>(weights, parts, found);
-#pragma unroll
-    for (int k = 0; k < M * (M + 1) / 2; k++) root.entry[k] = found[k];
+    const Lane<T> next = memory, weights = next.from(M), moved = weights.from(M);
+    spread_out(F, root, weights, moved, [&](int i, const T (&row)[M]) { next[i] = dot(row, mean); });
+    read(mean, next);
+    Triangle<T, M> sum;
+    sum.load(Q);
+    start(sum);
+#pragma unroll 1
+    for (int m = 0; m < M; m++) {  // as on the way back, whose root of the next state is this one to the last bit
+      Rotations<T, M> rotations;
+      read(rotations.vector, moved.from(m * M));
+      rotate(sum, weights[m], rotations);
+    }
+    root = sum;
   }
 
-  // The columns of F L, and those of the root of Q behind them, as vectors of SIZE numbers; and their weights.
-  template <int SIZE>
+  // The columns of F L, and their weights; ``visit(i, row)`` looks at each row of F.
+  template <typename Visit>
   static __device__ __forceinline__ void spread_out(
-      const T* F, const T* Q, const Triangle<T, M>& root, const Lane<T>& weights, const Lane<T>& parts) {
+      const T* F, const Triangle<T, M>& root, const Lane<T>& weights, const Lane<T>& moved, const Visit& visit) {
 #pragma unroll rows_at_once(M)
     for (int i = 0; i < M; i++) {
       T row[M];
       read(row, F + i * M);
+      visit(i, row);
 #pragma unroll
       for (int m = 0; m < M; m++) {
         T found = row[m];
 #pragma unroll
         for (int l = m + 1; l < M; l++) found = found + row[l] * root(l, m);
-        parts[m * SIZE + i] = found;
+        moved[m * M + i] = found;
       }
     }
-    Triangle<T, M> noise;
-    noise.load(Q);
-    start(noise);
 #pragma unroll
-    for (int m = 0; m < M; m++) {
-      weights[m] = root(m, m), weights[M + m] = noise(m, m);
-#pragma unroll
-      for (int i = 0; i < M; i++) parts[(M + m) * SIZE + i] = i < m ? T(0) : i == m ? T(1) : noise(i, m);
-    }
+    for (int m = 0; m < M; m++) weights[m] = root(m, m);
   }
 
-  // Weighted Gram-Schmidt of COUNT vectors of SIZE numbers by the first M of these: the columns of a root, as rows of its lower
-  // triangle.
-  template <int SIZE, int COUNT>
+  // The root once a vector of a weight is added; what is left of that weight.
+  static __device__ __forceinline__ T rotate(Triangle<T, M>& root, T weight, Rotations<T, M>& rotations) {
+#pragma unroll
+    for (int j = 0; j < M; j++) {
+      const T own = rotations.vector[j], scaled = weight * own;
+      T variance = root(j, j) + scaled * own;
+      // of what cancels no more is left than underflows: its inverse may overflow
+      variance = variance < Limits<T>::tiny() / Limits<T>::eps() ? T(0) : variance;
+      const T inverse = inverse_or_0(variance), keep = root(j, j) * inverse, take = scaled * inverse;
+#pragma unroll
+      for (int i = j + 1; i < M; i++) {
+        const T before = rotations.vector[i];
+        rotations.vector[i] = difference(before, own * root(i, j));
+        root(i, j) = keep * root(i, j) + take * before;
+      }
+      weight = variance > T(0) ? weight * keep : weight;
+      root(j, j) = variance;
+      rotations.keep[j] = keep, rotations.take[j] = take;
+    }
+    return weight;
+  }
+
+  // Weighted Gram-Schmidt of COUNT vectors: their root, as rows of its lower triangle.
+  template <int COUNT>
   static __device__ __forceinline__ void orthogonal(const Lane<T>& weights, const Lane<T>& parts, const Lane<T>& found) {
-#pragma unroll rows_at_once(SIZE)
+#pragma unroll rows_at_once(M)
     for (int j = 0; j < M; j++) {
       T first[COUNT], scaled[COUNT], variance = T(0);
 #pragma unroll
       for (int m = 0; m < COUNT; m++) {
-        first[m] = parts[m * SIZE + j];
+        first[m] = parts[m * M + j];
         scaled[m] = first[m] * weights[m];
         variance = variance + first[m] * scaled[m];
       }
@@ -281,16 +320,15 @@ template <typename T, int M> struct Roots {
 #pragma unroll
       for (int m = 0; m < COUNT; m++) scaled[m] = scaled[m] * inverse;
       found[j * (j + 1) / 2 + j] = variance;
-#pragma unroll rows_at_once(SIZE)
-      for (int i = j + 1; i < SIZE; i++) {
+#pragma unroll rows_at_once(M)
+      for (int i = j + 1; i < M; i++) {
         T column = T(0);
 #pragma unroll
-        for (int m = 0; m < COUNT; m++) column = column + parts[m * SIZE + i] * scaled[m];
+        for (int m = 0; m < COUNT; m++) column = column + parts[m * M + i] * scaled[m];
 #pragma unroll
         for (int m = 0; m < COUNT; m++) {
-          T& part = parts[m * SIZE + i];
-          const T taken = column * first[m];
-          part = i < M ? difference(part, taken) : part - taken;  // by what is left behind them nothing is divided
+          T& part = parts[m * M + i];
+          part = difference(part, column * first[m]);
         }
         found[i * (i + 1) / 2 + j] = column;
       }

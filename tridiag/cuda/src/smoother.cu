@@ -105,7 +105,8 @@ __device__ __forceinline__ void smooth_series_by_roots(const Job& job, Index ser
     observe<T, M, Roots<T, M>>(observations, correlated, mean, root, [&](int j, const Seen<T, M>& seen) {
       seen.keep_turn(turns.from(j * Seen<T, M>::TURN));
     });
-    const Return<T, M> back(turns.from(observations.count * Seen<T, M>::TURN));
+    // its place is not known beforehand: addresses of all its parts would take registers
+    const Return<T, M> back({forgotten(turns.from(observations.count * Seen<T, M>::TURN).begin)});
     const Index now = forgotten(t);
     if (t + 1 == job.n) {
       back.begin(root);

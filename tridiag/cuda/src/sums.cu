@@ -25,7 +25,7 @@ template <typename T, int M, bool ROOTS> struct Sums {
 
   __device__ __forceinline__ Sums(const Lane<T>& memory, int count)
       : count(count), of_F(memory), of_Q(of_F.from(M * M)), ahead(of_Q.from(triangle(M))), NP(ahead.from(M + triangle(M))),
-        back(NP.from(ROOTS ? M * M : 0)), of_H(ROOTS ? back.joined.from(3 * M * M) : NP), of_R(of_H.from(count * M)),
+        back(NP.from(ROOTS ? M * M : 0)), of_H(ROOTS ? back.left.from(M * M) : NP), of_R(of_H.from(count * M)),
         seen(of_R.from(triangle(count))), across(seen.from(count * Seen<T, M>::WORDS)), shared(ROOTS ? across.from(count * M) : across),
         u(shared.from(count * M)), spread(u.from(count)), observed(spread.from(triangle(count))),
         states(observed.from(count * (M + 1) + triangle(count))) {}
