@@ -276,8 +276,9 @@ def kernel_of(
 ) -> tuple[str, ...]:
     """The family of kernels and what it is asked with.
 
-    Kinds of kernels: "rows" (no systems side by side), "interleaved", "pivoted" (partial pivoting throughout), "masked"
-    and "pivoted_masked" (systems side by side of which rows are taken out), all but the first also in blocks of rows,
+    Kinds of kernels: "rows" (no systems side by side), "masked_rows" (such of which rows are taken out), "interleaved",
+    "pivoted" (partial pivoting throughout), "masked" and "pivoted_masked" (systems side by side of which rows are taken
+    out), all but the first two also in blocks of rows,
     "multiple_rhs" (factors, and many right sides a matrix), "few_matrices" (the same, with right sides in the lanes),
     and those of periodic systems.
     """
@@ -289,7 +290,9 @@ def kernel_of(
         kind = "few_matrices" if shared else "multiple_rhs"
     else:
         kind = "pivoted" if form.pivoting is True else "interleaved" if grouping.interleaved else "rows"
-        if masked and grouping.interleaved:
+        if masked and kind == "rows":
+            kind = "masked_rows"
+        elif masked and grouping.interleaved:
             kind = "pivoted_masked" if form.pivoting is True else "masked"
     return "row_blocks" if grouping.long else "thomas", dtype.name, kind
 

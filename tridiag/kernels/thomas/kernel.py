@@ -26,6 +26,7 @@ from tridiag.kernels.thomas.few_sides import FEW_SIDES
 from tridiag.kernels.thomas.gathered import solve_gathered
 from tridiag.kernels.thomas.interleaved import EXCHANGED_INTERLEAVED, SOLVE_INTERLEAVED, extent
 from tridiag.kernels.thomas.masked import EXCHANGED_MASKED, SOLVE_MASKED, SOLVE_MASKED_GROUP
+from tridiag.kernels.thomas.masked_rows import SOLVE_MASKED_ROWS
 from tridiag.kernels.thomas.multiple_rhs import factor_few_matrices, solve_few_matrices, solve_multiple_rhs
 from tridiag.kernels.thomas.one_vector import SOLVE_GROUP
 from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_GROUP
@@ -141,6 +142,12 @@ def work_masked(job, zero):
 
 
 @njit(**OPTIONS)
+def work_masked_rows(job, zero):
+    """Systems of which rows are taken out, none of them side by side."""
+    work_tiles(job, zero, SOLVE_MASKED_ROWS, solve_nothing, none_short)
+
+
+@njit(**OPTIONS)
 def work_pivoted_masked(job, zero):
     """The same with partial pivoting throughout."""
     work_tiles(job, zero, EXCHANGE_GROUP, EXCHANGED_MASKED, none_short)
@@ -189,6 +196,7 @@ TASKS = {
     "interleaved": c_function(work_interleaved, "tridiag_interleaved", first=JOB),
     "pivoted": c_function(work_pivoted, "tridiag_pivoted", first=JOB),
     "masked": c_function(work_masked, "tridiag_masked", first=JOB),
+    "masked_rows": c_function(work_masked_rows, "tridiag_masked_rows", first=JOB),
     "pivoted_masked": c_function(work_pivoted_masked, "tridiag_pivoted_masked", first=JOB),
     "multiple_rhs": c_function(work_multiple_rhs, "tridiag_multiple_rhs", first=JOB),
     "few_matrices": c_function(work_few_matrices, "tridiag_few_matrices", first=JOB),
