@@ -153,6 +153,33 @@ def test_in_place_and_wherever_operands_begin(backend: Subject, pivoting: bool |
         assert_same_bits(x, wanted)
 
 
+@pytest.mark.only(promises=(True, "auto"))
+@pytest.mark.parametrize("layout", MASKS)
+@pytest.mark.parametrize("shape", [(12_003, 2), (4001, 5), (3003, 7)])
+def test_many_systems_of_few_rows(backend: Subject, pivoting: bool | str, shape: tuple[int, int], layout: str) -> None:
+    """Some to be eliminated again beside others that are certified, and some singular ones' neighbours."""
+    easy, hard, keep = dominant(shape), uniform(shape), masks(layout, shape[1], shape[0] + 9)[:, 9:].T
+    again = np.random.default_rng(1).uniform(size=(shape[0], 1)) < 0.01
+    system = [np.where(again, x, y) for x, y in zip(hard, easy, strict=True)]
+    given, options = [x.T for x in spoilt([x.T for x in system], keep.T)], {"pivoting": pivoting}
+    assert_solves(backend.solve(*given, where=keep, **options), *system, where=keep, **options)
+
+
+@pytest.mark.parametrize("rows", range(1, 12))
+def test_few_small_systems(backend: Subject, pivoting: bool | str, rows: int) -> None:
+    """Of an even and of an odd number of rows, alone or beside others, however they lie."""
+    for systems in (1, 2, 3, 4, 7):
+        system = dominant((systems, rows))
+        keep = np.random.default_rng(rows).uniform(size=(systems, rows)) < 0.7
+        options = {"where": keep, "pivoting": pivoting}
+        wanted = backend.solve(*system, **options)
+        assert_solves(wanted, *system, **options)
+        reversed_systems = backend.solve(*(x[::-1] for x in system), where=keep[::-1], pivoting=pivoting)
+        assert_solves(reversed_systems[::-1], *system, **options)
+        apart = [lying(x, "every other one") for x in (*system, keep)]
+        assert_solves(backend.solve(*apart[:4], where=apart[4], pivoting=pivoting), *system, **options)
+
+
 WAYS_OF_ROWS = "contiguous", "of a longer array", "every other one", "backwards", "one number", "of Fortran"
 
 
