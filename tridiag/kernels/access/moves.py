@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -340,6 +342,12 @@ def bytes_of_lanes(
     code.fori(0, code.pick(contiguous | aside, zero, rows), one)
 
 
+def zero_bytes(word: Value) -> Value:
+    """Not zero where a byte of a word is."""
+    ones, high = (int.from_bytes(8 * bytes([byte]), "little", signed=True) for byte in (1, 128))
+    return (word - ones) & ~word & high
+
+
 def load_mask(code: Code, operand: Any, rows: Value, target: Value, extent: Value) -> None:
     """A byte a lane and row. ``extent``: the first row that any lane keeps, behind the last, and how many all keep.
 
@@ -350,10 +358,14 @@ def load_mask(code: Code, operand: Any, rows: Value, target: Value, extent: Valu
 
     def row(i: Value, state: Any) -> Any:
         low, high, whole = state
-        kept = code.bits(code.load_bytes(target + i * code.lanes))
-        some = kept != 0
+        words = [code.word(target + (i * code.lanes + first)) for first in range(0, code.lanes, 8)]
+        any_kept, any_gone = (
+            functools.reduce(operator.or_, words),
+            functools.reduce(operator.or_, map(zero_bytes, words)),
+        )
+        some = any_kept != 0
         low = code.pick(some & (i < low), i, low)
-        every = code.pick(kept == 2**code.lanes - 1, code.integer(1), code.integer(0))
+        every = code.pick(any_gone == 0, code.integer(1), code.integer(0))
         return low, code.pick(some, i + 1, high), whole + every
 
     zero = code.integer(0)
