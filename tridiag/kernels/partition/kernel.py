@@ -37,7 +37,7 @@ from tridiag.kernels.partition.state import (
 from tridiag.kernels.runtime.system import ask_for_huge_pages
 from tridiag.kernels.runtime.threads import beginning, finish, start
 from tridiag.kernels.simd.functions import definition
-from tridiag.kernels.simd.interrupts import stopping
+from tridiag.kernels.simd.interrupts import PIECE, stopping, stopping_at
 from tridiag.kernels.simd.memory import (
     c_function,
     call,
@@ -88,8 +88,21 @@ def solve_in_chunks(zero, plan, helpers):
 
 
 @njit(**OPTIONS)
+def fill_zero(zero, plan):
+    for i in range(plan.rows):
+        if stopping_at(i, PIECE):
+            return
+        P.set_solution(zero, plan, i, zero)
+
+
+@njit(**OPTIONS)
 def solve_system(zero, plan, helpers):
-    """One system; returns its status."""
+    """One system; returns its status. Where one byte says of all rows whether they are kept, no mask is read."""
+    if plan.masked and plan.stride[P.WHERE] == 0:
+        if not P.is_kept(plan, 0 * plan.rows):
+            fill_zero(zero, plan)
+            return 0
+        plan.masked = 0
     blocks, masked, cut_here = plan.blocks, plan.masked, False
     target, stride = plan.address[P.X], plan.stride[P.X]
     copies = copy_operands(zero, plan, helpers)
