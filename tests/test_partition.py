@@ -9,7 +9,6 @@ import pytest
 from helpers import (
     GENERATORS,
     assert_same_bits,
-    assert_solves,
     dominant,
     long_error,
     noise,
@@ -126,7 +125,10 @@ def test_masks_of_every_layout(pivoting: bool | str, layout: str, dtype: str) ->
         system = (dominant if pivoting is False else uniform)((3, rows), dtype)
         given, keep = masked((3, rows), layout, system)
         x = tridiag.solve(*given, where=keep, backend=NAME, pivoting=pivoting)
-        assert_solves(x, *system, where=keep, pivoting=pivoting)
+        assert not x[~keep].any()
+        some, gone = keep.any(-1), [np.asarray(y, dtype) for y in (0, 1, 0, 0)]
+        cut = [np.where(np.isnan(y), z, y)[some] for y, z in zip(given, gone, strict=True)]
+        assert long_error(x[some], *cut, pivoting) <= 8
 
 
 @pytest.mark.parametrize("pivoting", [False, True, "auto"])
@@ -135,7 +137,11 @@ def test_operands_of_masked_systems_may_be_one_number_or_lie_anyhow(pivoting: bo
     keep = np.random.default_rng(1).random(d.shape) > 0.01
     b, one = 3 + abs(b), np.ones_like(d)
     wanted = tridiag.solve(one, b, -one, d, where=keep, **options)
-    assert_solves(wanted, one, b, -one, d, where=keep, pivoting=pivoting)
+    before, behind = np.zeros_like(keep), np.zeros_like(keep)
+    before[:, 1:], behind[:, :-1] = keep[:, :-1], keep[:, 1:]
+    assert not wanted[~keep].any()
+    cut = one * (keep & before), np.where(keep, b, 1), -one * (keep & behind), d * keep
+    assert long_error(wanted, *cut, pivoting) <= 8
     assert_same_bits(tridiag.solve(1.0, b, -1.0, d, where=keep, **options), wanted)
     apart = [np.repeat(x, 2, -1)[:, ::2] for x in (b, d, keep)]
     assert_same_bits(tridiag.solve(1.0, apart[0], -1.0, apart[1], where=apart[2], **options), wanted)
