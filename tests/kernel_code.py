@@ -31,7 +31,7 @@ if __name__ == "__main__":
 
 REAL, DTYPES = ("float32", "float64"), ("float32", "float64", "complex64", "complex128")
 SIDE_BY_SIDE = "interleaved", "pivoted", "masked", "pivoted_masked"
-SOLVES = "rows", *SIDE_BY_SIDE, "multiple_rhs", "few_matrices"
+SOLVES = "rows", "masked_rows", *SIDE_BY_SIDE, "multiple_rhs", "few_matrices"
 GAPS = "linear", "affine", "linear_parameters", "affine_parameters"
 SIZES = (1, 1), (2, 1), (3, 2)  # of filters: states, observed values
 

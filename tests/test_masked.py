@@ -1,4 +1,4 @@
-"""Rows that are taken out of systems side by side in memory: every layout of a mask, whatever the rows hold."""
+"""Rows that are taken out of systems: every layout of a mask, whatever the rows hold."""
 
 from __future__ import annotations
 
@@ -153,6 +153,124 @@ def test_in_place_and_wherever_operands_begin(backend: Subject, pivoting: bool |
         assert_same_bits(x, wanted)
 
 
+@pytest.mark.only(promises=(True, "auto"))
+@pytest.mark.parametrize("layout", MASKS)
+@pytest.mark.parametrize("shape", [(12_003, 2), (4001, 5), (3003, 7)])
+def test_many_systems_of_few_rows(backend: Subject, pivoting: bool | str, shape: tuple[int, int], layout: str) -> None:
+    """Some to be eliminated again beside others that are certified, and some singular ones' neighbours."""
+    easy, hard, keep = dominant(shape), uniform(shape), masks(layout, shape[1], shape[0] + 9)[:, 9:].T
+    again = np.random.default_rng(1).uniform(size=(shape[0], 1)) < 0.01
+    system = [np.where(again, x, y) for x, y in zip(hard, easy, strict=True)]
+    given, options = [x.T for x in spoilt([x.T for x in system], keep.T)], {"pivoting": pivoting}
+    assert_solves(backend.solve(*given, where=keep, **options), *system, where=keep, **options)
+
+
+@pytest.mark.parametrize("rows", range(1, 12))
+def test_few_small_systems(backend: Subject, pivoting: bool | str, rows: int) -> None:
+    """Of an even and of an odd number of rows, alone or beside others, however they lie."""
+    for systems in (1, 2, 3, 4, 7):
+        system = dominant((systems, rows))
+        keep = np.random.default_rng(rows).uniform(size=(systems, rows)) < 0.7
+        options = {"where": keep, "pivoting": pivoting}
+        wanted = backend.solve(*system, **options)
+        assert_solves(wanted, *system, **options)
+        reversed_systems = backend.solve(*(x[::-1] for x in system), where=keep[::-1], pivoting=pivoting)
+        assert_solves(reversed_systems[::-1], *system, **options)
+        apart = [lying(x, "every other one") for x in (*system, keep)]
+        assert_solves(backend.solve(*apart[:4], where=apart[4], pivoting=pivoting), *system, **options)
+
+
+WAYS_OF_ROWS = "contiguous", "of a longer array", "every other one", "backwards", "one number", "of Fortran"
+
+
+def lying(x: np.ndarray, way: str) -> np.ndarray:
+    """The same rows of systems along the last axis, in one of these ways in memory."""
+    if way == "of Fortran":
+        return np.asfortranarray(x)
+    if way == "of a longer array":
+        return np.pad(x, ((0, 0), (1, 3)))[:, 1:-3]
+    if way == "every other one":
+        return np.repeat(x, 2, -1)[:, ::2]
+    return np.ascontiguousarray(x[:, ::-1])[:, ::-1] if way == "backwards" else x
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("layout", MASKS)
+@pytest.mark.parametrize("rows", [1, 2, 3, 5, 7, 8, 9, 17, 41, 130])
+def test_systems_along_rows(backend: Subject, pivoting: bool | str, rows: int, layout: str, transpose: bool) -> None:
+    """Of so few rows that they are sorted in registers, and more; systems that fill no vector, one, or several."""
+    for systems in (1, 2, 5, 8, 16, 41):
+        system, keep = dominant((systems, rows)), masks(layout, rows, systems + 9)[:, 9:].T
+        options = {"where": keep, "pivoting": pivoting, "transpose": transpose}
+        given = system if transpose else [x.T for x in spoilt([x.T for x in system], keep.T)]
+        for contiguous in (keep, np.ascontiguousarray(keep)):
+            assert_solves(backend.solve(*given, **options | {"where": contiguous}), *system, **options)
+
+
+@pytest.mark.parametrize("way", WAYS_OF_ROWS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rows_of_any_dtype_that_lie_anyhow(backend: Subject, pivoting: bool | str, dtype: str, way: str) -> None:
+    for shape in ((37, 3), (37, 6), (3, 41), (21, 41)):
+        system, keep = dominant(shape, dtype), masks("in C order", shape[1], shape[0] + 9)[:, 9:].T
+        options = {"where": lying(keep, way), "pivoting": pivoting}
+        system[0] = np.full_like(system[0], 0.25) if way == "one number" else system[0]
+        given = [x.T for x in spoilt([x.T for x in system], keep.T)]
+        given = [
+            np.asarray(0.25, dtype) if k == 0 and way == "one number" else lying(x, way) for k, x in enumerate(given)
+        ]
+        assert_solves(backend.solve(*given, **options), *system, **options)
+
+
+@pytest.mark.only(promises=(True, "auto"))
+@pytest.mark.parametrize("shape", [(2, 30), (1, 150), (3, 41), (41, 3), (41, 6), (41, 60)])
+def test_systems_along_rows_to_be_eliminated_again(
+    backend: Subject, pivoting: bool | str, shape: tuple[int, int]
+) -> None:
+    """All, or some beside others that are certified."""
+    keep = masks("in C order", shape[1], shape[0] + 9)[:, 9:].T
+    for share in (1.0, 0.3):
+        easy, hard = dominant(shape), uniform(shape)
+        again = np.random.default_rng(1).uniform(size=(shape[0], 1)) < share
+        system = [np.where(again, x, y) for x, y in zip(hard, easy, strict=True)]
+        given = [x.T for x in spoilt([x.T for x in system], keep.T)]
+        options = {"where": keep, "pivoting": pivoting}
+        assert_solves(backend.solve(*given, **options), *system, **options)
+
+
+@pytest.mark.parametrize("shape", [(1, 41), (2, 41), (41, 5), (41, 41)])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_a_row_holds_stays_in_what_it_is_coupled_to(
+    backend: Subject, pivoting: bool | str, shape: tuple[int, int], value: float
+) -> None:
+    system, keep, row = dominant(shape), np.ones(shape, bool), shape[1] // 2
+    keep[0, [row - 1, row + 1]] = False
+    options = {"where": keep, "pivoting": pivoting}
+    wanted = backend.solve(*system, **options)
+    system[3][0, row] = value
+    x = backend.solve(*system, **options)
+    assert not np.isfinite(x[0, row])
+    assert not x[~keep].any()
+    if pivoting is not True:
+        assert np.isfinite(np.delete(x[0], row)).all()
+    assert_same_bits(x[1:], wanted[1:])
+
+
+@pytest.mark.parametrize("singular", [False, True])
+@pytest.mark.parametrize("shape", [(1, 41), (2, 5), (2, 41), (41, 5), (41, 41)])
+def test_singular_rows(backend: Subject, pivoting: bool | str, shape: tuple[int, int], singular: bool) -> None:
+    """A row without a diagonal between two that are taken out, or taken out itself."""
+    (*bands, d), keep, row = dominant(shape), np.ones(shape, bool), shape[1] // 2
+    keep[0, [row - 1, row + 1]] = False
+    bands[1][0, row] = 0
+    keep[0, row] = singular
+    options = {"where": keep, "pivoting": pivoting}
+    if singular and pivoting is not False:
+        with pytest.raises(tridiag.SingularSystemError):
+            backend.solve(*bands, d, **options)
+    elif not singular:
+        assert_solves(backend.solve(*bands, d, **options), *bands, d, **options)
+
+
 @pytest.mark.parametrize("behind", [False, True])
 @pytest.mark.parametrize("shape", [(41, 3), (41, 8), (41, WIDE), (LONG, 3), (LONG, 8), (LONG, 13)])
 @pytest.mark.parametrize("constant", [(), (0,), (1,)])
@@ -172,4 +290,24 @@ def test_no_memory_beside_operands_is_touched(
     found, beside = out.array.copy(), out.written_beside()
     rooms.give_back()
     assert_same_bits(found, backend.solve(*system, axis=0, where=np.array(keep), pivoting=pivoting))
+    assert beside == 0
+
+
+@pytest.mark.parametrize("behind", [False, True])
+@pytest.mark.parametrize("shape", [(1, 41), (2, 41), (3, 5), (41, 3), (41, 7), (41, 8), (41, 41), (1, 900), (2, LONG)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_no_memory_beside_rows_is_touched(
+    backend: Subject, pivoting: bool | str, shape: tuple[int, int], dtype: str, behind: bool
+) -> None:
+    system, keep = dominant(shape, dtype), np.random.default_rng(5).uniform(size=shape) < 0.8
+    rooms = Rooms()
+    held = [rooms.copy(x, plain(2, behind)) for x in (*system, keep)]
+    out = rooms.hold(shape, dtype, plain(2, behind))
+    for x in held:
+        x.lock()
+    *given, where = [x.array for x in held]
+    backend.solve(*given, where=where, pivoting=pivoting, out=out.array)
+    found, beside = out.array.copy(), out.written_beside()
+    rooms.give_back()
+    assert_same_bits(found, backend.solve(*system, where=keep, pivoting=pivoting))
     assert beside == 0

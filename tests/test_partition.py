@@ -6,7 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import GENERATORS, assert_same_bits, dominant, long_error, noise, uniform, zero_diagonal
+from helpers import (
+    GENERATORS,
+    assert_same_bits,
+    dominant,
+    long_error,
+    noise,
+    uniform,
+    zero_diagonal,
+)
 from processes import run_program
 
 import tridiag
@@ -87,6 +95,84 @@ def test_masked(system: Callable[..., Any]) -> None:
     left, right = keep & np.roll(keep, 1, -1), keep & np.roll(keep, -1, -1)
     cut = np.where(left, a, 0), np.where(keep, b, 1), np.where(right, c, 0), np.where(keep, d, 0)
     assert long_error(x, *cut) <= 8
+
+
+MASKS: dict[str, Callable[..., Any]] = {
+    "in C order": lambda keep: keep,
+    "in Fortran order": np.asfortranarray,
+    "backwards": lambda keep: np.ascontiguousarray(keep[:, ::-1])[:, ::-1],
+    "the same in all": lambda keep: np.broadcast_to(keep[:1], keep.shape),
+    "systems in or out": lambda keep: np.broadcast_to(keep[:, 77:78], keep.shape),
+}
+
+
+def masked(shape: tuple[int, int], layout: str, system: list[Any]) -> tuple[list[Any], np.ndarray]:
+    """A system with a mask, and NaN in all that it takes out."""
+    keep = np.random.default_rng(1).random(shape) > 0.1
+    keep[-1, : shape[1] // 7] = keep[-1, shape[1] // 2 :] = False
+    keep = MASKS[layout](keep)
+    before, behind = np.zeros_like(keep), np.zeros_like(keep)
+    before[:, 1:], behind[:, :-1] = keep[:, :-1], keep[:, 1:]
+    read = keep & before, keep, keep & behind, keep
+    return [np.where(where, x, np.nan).astype(x.dtype) for x, where in zip(system, read, strict=True)], keep
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("layout", MASKS)
+@pytest.mark.parametrize("pivoting", [False, True, "auto"])
+def test_masks_of_every_layout(pivoting: bool | str, layout: str, dtype: str) -> None:
+    for rows in (386, 1029, 5003):
+        system = (dominant if pivoting is False else uniform)((3, rows), dtype)
+        given, keep = masked((3, rows), layout, system)
+        x = tridiag.solve(*given, where=keep, backend=NAME, pivoting=pivoting)
+        assert not x[~keep].any()
+        some, gone = keep.any(-1), [np.asarray(y, dtype) for y in (0, 1, 0, 0)]
+        cut = [np.where(np.isnan(y), z, y)[some] for y, z in zip(given, gone, strict=True)]
+        assert long_error(x[some], *cut, pivoting) <= 8
+
+
+@pytest.mark.parametrize("pivoting", [False, True, "auto"])
+def test_operands_of_masked_systems_may_be_one_number_or_lie_anyhow(pivoting: bool | str) -> None:
+    (_, b, _, d), options = dominant((3, 5003)), {"backend": NAME, "pivoting": pivoting}
+    keep = np.random.default_rng(1).random(d.shape) > 0.01
+    b, one = 3 + abs(b), np.ones_like(d)
+    wanted = tridiag.solve(one, b, -one, d, where=keep, **options)
+    before, behind = np.zeros_like(keep), np.zeros_like(keep)
+    before[:, 1:], behind[:, :-1] = keep[:, :-1], keep[:, 1:]
+    assert not wanted[~keep].any()
+    cut = one * (keep & before), np.where(keep, b, 1), -one * (keep & behind), d * keep
+    assert long_error(wanted, *cut, pivoting) <= 8
+    assert_same_bits(tridiag.solve(1.0, b, -1.0, d, where=keep, **options), wanted)
+    apart = [np.repeat(x, 2, -1)[:, ::2] for x in (b, d, keep)]
+    assert_same_bits(tridiag.solve(1.0, apart[0], -1.0, apart[1], where=apart[2], **options), wanted)
+    upright = [np.ascontiguousarray(x.T) for x in (one, b, -one, d, keep)]
+    assert_same_bits(tridiag.solve(*upright[:4], where=upright[4], axis=0, **options).T, wanted)
+    assert_same_bits(tridiag.solve(-1.0, b, 1.0, d, where=keep, transpose=True, **options), wanted)
+    assert_same_bits(tridiag.solve(1.0, b, -1.0, d.copy(), where=keep, overwrite_d=True, **options), wanted)
+
+
+@pytest.mark.parametrize("pivoting", [False, True, "auto"])
+def test_what_is_not_finite_stays_out_of_rows_that_are_taken_out(pivoting: bool | str) -> None:
+    a, b, c, d = dominant((20_000,))
+    keep = np.ones(20_000, bool)
+    keep[[4000, 9000, 15_000]] = False
+    d[6000], d[12_000] = np.nan, np.inf
+    x = tridiag.solve(a, b, c, d, where=keep, backend=NAME, pivoting=pivoting)
+    assert not x[~keep].any()
+    assert not np.isfinite(x[[6000, 12_000]]).any()
+    if pivoting is False:
+        assert np.isfinite(x[:4000]).all()
+        assert np.isfinite(x[15_000:]).all()
+
+
+def test_a_singular_masked_system_is_found() -> None:
+    a, b, c, d = dominant((20_000,))
+    keep = np.ones(20_000, bool)
+    keep[[4999, 5001]], b[5000] = False, 0
+    with pytest.raises(tridiag.SingularSystemError):
+        tridiag.solve(a, b, c, d, where=keep, backend=NAME)
+    keep[5000] = False
+    assert np.isfinite(tridiag.solve(a, b, c, d, where=keep, backend=NAME)).all()
 
 
 @pytest.mark.parametrize("pivoting", [False, True, "auto"])
@@ -194,10 +280,10 @@ def test_what_is_not_finite_is_not_singular(which: int, value: float) -> None:
 
 SHORT_OF_MEMORY = """
 import resource, numpy as np, tridiag
-b, keep = np.full(4_000_000, 4.0), np.ones(4_000_000, bool)
+b, keep = np.full(8_000_000, 4.0)[::STEP][:4_000_000], np.ones(4_000_000, bool)
 out = np.empty_like(b)
 def call(n):
-    return tridiag.solve(1.0, b[:n], 1.0, b[:n], where=keep[:n], backend="numba_partition", out=out[:n])
+    return tridiag.solve(1.0, b[:n], 1.0, b[:n], where=keep[:n], backend="numba_partition", out=out[:n], **OPTIONS)
 call(100)
 used = 4096 * int(open("/proc/self/statm").read().split()[0])
 resource.setrlimit(resource.RLIMIT_AS, (used + 2**25, -1))
@@ -211,8 +297,10 @@ print(abs(call(4_000_000)[50:-50] - 2 / 3).max() < 1e-9)
 
 
 @pytest.mark.skipif(not pathlib.Path("/proc/self/statm").exists(), reason="needs a limit of memory, as Linux has")
-def test_memory_for_copies_that_runs_out() -> None:
-    assert run_program(SHORT_OF_MEMORY) == "no memory\nTrue"
+@pytest.mark.parametrize(("step", "options"), [(1, {"pivoting": True}), (2, {})])
+def test_memory_for_copies_that_runs_out(step: int, options: dict[str, Any]) -> None:
+    program = SHORT_OF_MEMORY.replace("STEP", str(step)).replace("OPTIONS", repr(options))
+    assert run_program(program) == "no memory\nTrue"
 
 
 def test_auto_takes_it_for_long_systems() -> None:

@@ -2,8 +2,9 @@
 
 The kernels are in `tridiag.kernels.partition.kernel`: O(17n) flops plain, about one and a half times the memory traffic
 of a sweep that nothing limits but memory. Systems too short to cut are solved row by row. Operands that do not lie
-contiguous along the systems, and those of masked systems, are copied first. The right sides of one matrix are solved
-one by one. Stability: certificate, partial pivoting, refinement, as `tridiag.algorithms.elimination`.
+contiguous along the systems are copied first, and those of masked systems where they are eliminated with pivoting. The
+right sides of one matrix are solved one by one. Stability: certificate, partial pivoting, refinement, as
+`tridiag.algorithms.elimination`.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from tridiag.problems.forms import LARGEST
 Named = tuple[Any, ...]  # a family of `tridiag.kernels.table.KERNELS`, a dtype, and what else names one of it
 
 ORDERS = 8  # of linear recurrences
-LAYOUTS = ("rows", "interleaved", "pivoted", "masked")
+LAYOUTS = ("rows", "masked_rows", "interleaved", "pivoted", "masked")
 LONG = ("interleaved", "masked")  # in blocks of rows
 FACTORED = ("few_matrices", "multiple_rhs")
 DATA = (COMPLETE, SHARED, MISSING)

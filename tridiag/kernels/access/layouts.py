@@ -166,14 +166,20 @@ class Contiguous:
         sweep.leave(by_register(self.code, first, last, chunk, sweep.start(), self.height, two))
 
 
-def to_contiguous(code: Code, output: Value, first: Value, last: Value, sweep: Any) -> None:
-    """Rows of a solution, last row first, to an operand whose rows are contiguous."""
+def to_contiguous(
+    code: Code, output: Value, first: Value, last: Value, sweep: Any, kept: Callable[[Value, Any], Any] | None = None
+) -> None:
+    """Rows of a solution, last row first, to an operand whose rows are contiguous.
+
+    ``kept(i, x)``: what is left of x of row i where rows are taken out.
+    """
     lines, height = Lines(code, output), QUAD // code.parts
 
     def chunk(i: Value, state: Any) -> Any:
         rows: list[Any] = []
         for k in reversed(range(height)):
             x = sweep.solution(i + k - first, state)
+            x = kept(i + k, x) if kept else x
             state = x, *state[:-1]
             rows.append(x)
         lines.store(i, rows[::-1])

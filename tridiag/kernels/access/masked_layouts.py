@@ -1,20 +1,20 @@
-"""Lanes that lie side by side, of which rows are taken out: their couplings to other rows are none, their diagonal 1.
+"""Lanes of which rows are taken out: their couplings to other rows are none, their diagonal 1.
 
 A mask is a byte a row and lane, those of a row side by side, or one group of lanes a row for all groups.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
-from llvmlite import ir
-
-from tridiag.kernels.access.layouts import Interleaved, Narrow
-from tridiag.kernels.access.moves import MOVES
+from tridiag.kernels.access.layouts import Contiguous, Interleaved, Narrow
+from tridiag.kernels.access.moves import MOVES, bytes_of_lanes
+from tridiag.kernels.access.rows import Mask
+from tridiag.kernels.simd.registers import by_register, lanes_of_register
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import I8, Code
+from tridiag.kernels.simd.vector import Code
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,39 @@ class Masked(Interleaved):
         return group
 
 
+class MaskedContiguous(Contiguous):
+    """`Contiguous`, with the mask of a group, which has a row before the first and one behind the last."""
+
+    def __init__(
+        self, code: Code, operands: Sequence[Any], moves: Sequence[Any], pads: Sequence[Value], mask: Mask
+    ) -> None:
+        super().__init__(code, operands, moves, pads)
+        self.mask = mask
+
+    def of_lanes(self, code: Code, first: int) -> MaskedContiguous:
+        made = cast(MaskedContiguous, super().of_lanes(code, first))
+        made.mask = self.mask.of_lanes(code, first)
+        return made
+
+    def rows(self, i: Value) -> Iterator[tuple[Value, Any]]:
+        """The lanes that `height` rows from i on keep, and their entries."""
+        before, keep = self.mask[i - 1], self.mask[i]
+        for k, entries in enumerate(self.read(i)):
+            behind = self.mask[i + (k + 1)]
+            yield keep, without(self.code, entries, before, keep, behind)
+            before, keep = keep, behind
+
+    def down(self, first: Value, last: Value, sweep: Any) -> None:
+        def chunk(code: Code, lane: int, i: Value, state: Any) -> Any:
+            part = sweep.of_lanes(code, lane)
+            for k, (keep, entries) in enumerate(self.of_lanes(code, lane).rows(i)):
+                state = part.step(state, i - first + k, keep, *entries)
+            return state
+
+        two = 2 * lanes_of_register(self.code)
+        sweep.leave(by_register(self.code, first, last, chunk, sweep.start(), self.height, two))
+
+
 class MaskedNarrow(Narrow):
     """`Narrow`, with such a mask, which has all lanes of a vector."""
 
@@ -106,16 +139,8 @@ def gather_mask(code: Code, *words: Value) -> None:
     """Bytes of the lanes of a group, ``lane_step`` apart in memory, side by side; those behind the last repeat it."""
     base, lane_step, used, stride, count, target, target_stride = words
     lanes = [code.integer(lane) for lane in range(code.lanes)]
-    places = [code.pick(lane < used, lane, used - 1) * lane_step for lane in lanes]
-
-    def row(i: Value, state: Any) -> Any:
-        x = code.undefined(ir.VectorType(I8, code.lanes))
-        for lane, place in enumerate(places):
-            x = code.insert(x, code.load_as(I8, base + i * stride + place), lane)
-        code.store_as(target + i * target_stride, x)
-        return state
-
-    code.fori(0, count, row)
+    places = [base + code.pick(lane < used, lane, used - 1) * lane_step for lane in lanes]
+    bytes_of_lanes(code, places, stride, count, target, target_stride)
 
 
 GATHER_MASK = MOVES.add("gather_mask", gather_mask)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -289,24 +291,81 @@ STORE_SCATTERED = MOVES.add("store_scattered", store_scattered)
 STORE_ONE = MOVES.add("store_one", store_one)
 
 
+def zip_bytes(code: Code, x: Value, y: Value, half: int = 0) -> Value:
+    """Eight bytes of each of two vectors, in turn; ``half``: the first or the second eight."""
+    first, count = 8 * half, x.llvm.type.count
+    return code.shuffle(x, y, [first + k // 2 + count * (k % 2) for k in range(16)])
+
+
+def square_of_bytes(code: Code, lanes: list[Value]) -> list[Value]:
+    """Eight bytes of each of eight lanes as four vectors of the lanes of two rows each."""
+    pairs = [zip_bytes(code, lanes[k], lanes[k + 4]) for k in range(4)]
+    fours = [zip_bytes(code, pairs[k], pairs[k + 2], half) for half in range(2) for k in range(2)]
+    return [zip_bytes(code, fours[k], fours[k + 1], half) for k in (0, 2) for half in range(2)]
+
+
+def bytes_of_lanes(
+    code: Code, base: list[Value], stride: Value, rows: Value, target: Value, target_step: Value
+) -> None:
+    """Rows of a byte a lane, side by side.
+
+    A row at a time where they are in memory; where rows are contiguous in each lane eight of eight lanes at a time.
+    """
+    kind, zero = ir.VectorType(I8, 8), code.integer(0)
+
+    def eight(i: Value, state: Any) -> Any:
+        for first in range(0, code.lanes, 8):
+            pairs = square_of_bytes(code, [code.load_as(kind, x + i) for x in base[first : first + 8]])
+            for k in range(8):
+                row = code.part(pairs[k // 2], k % 2 * 8, 8)
+                code.store_as(target + (i + k) * target_step + first, row)
+        return state
+
+    def one(i: Value, state: Any) -> Any:
+        x = code.undefined(ir.VectorType(I8, code.lanes))
+        for lane, address in enumerate(base):
+            x = code.insert(x, code.load_as(I8, address + i * stride), lane)
+        code.store_as(target + i * target_step, x)
+        return state
+
+    def whole(i: Value, state: Any) -> Any:
+        code.store_as(target + i * target_step, code.load_as(ir.VectorType(I8, code.lanes), base[0] + i * stride))
+        return state
+
+    aside = code.integer(0) == 0
+    for lane, address in enumerate(base):
+        aside = aside & (address == base[0] + lane)
+    contiguous = (stride == 1) & (rows >= 8) & ~aside
+    code.fori(0, code.pick(aside, rows, zero), whole)
+    code.fori(0, code.pick(contiguous, rows - 7, zero), eight, step=8)
+    code.fori(code.pick(contiguous, rows - 8, zero), code.pick(contiguous, rows - 7, zero), eight)
+    code.fori(0, code.pick(contiguous | aside, zero, rows), one)
+
+
+def zero_bytes(word: Value) -> Value:
+    """Not zero where a byte of a word is."""
+    ones, high = (int.from_bytes(8 * bytes([byte]), "little", signed=True) for byte in (1, 128))
+    return (word - ones) & ~word & high
+
+
 def load_mask(code: Code, operand: Any, rows: Value, target: Value, extent: Value) -> None:
     """A byte a lane and row. ``extent``: the first row that any lane keeps, behind the last, and how many all keep.
 
     The rows before the first and behind the last of ``target`` are those at the other end, for cyclic matrices.
     """
-    base, stride = addresses(code, operand.addresses.lanes), operand.stride
-    kind = ir.VectorType(I8, code.lanes)
+    base, stride, kind = addresses(code, operand.addresses.lanes), operand.stride, ir.VectorType(I8, code.lanes)
+    bytes_of_lanes(code, base, stride, rows, target, code.integer(code.lanes))
 
     def row(i: Value, state: Any) -> Any:
         low, high, whole = state
-        x = code.undefined(kind)
-        for lane, address in enumerate(base):
-            x = code.insert(x, code.load_as(I8, address + i * stride), lane)
-        code.store_as(target + i * code.lanes, x)
-        kept = code.bits(x != 0)
-        some = kept != 0
+        words = [code.word(target + (i * code.lanes + first)) for first in range(0, code.lanes, 8)]
+        any_kept, any_gone = (
+            functools.reduce(operator.or_, words),
+            functools.reduce(operator.or_, map(zero_bytes, words)),
+        )
+        some = any_kept != 0
         low = code.pick(some & (i < low), i, low)
-        every = code.pick(kept == 2**code.lanes - 1, code.integer(1), code.integer(0))
+        every = code.pick(any_gone == 0, code.integer(1), code.integer(0))
         return low, code.pick(some, i + 1, high), whole + every
 
     zero = code.integer(0)

@@ -44,6 +44,10 @@ class Mask:
     def __getitem__(self, i: Any) -> Value:
         return self.code.load_bytes(self.base + i * self.stride)
 
+    def of_lanes(self, code: Code, first: int) -> Mask:
+        """The same of some lanes: those that ``code`` has, from one on."""
+        return Mask(code, self.base + first, self.stride)
+
 
 def planes(code: Code, base: Value, count: int, length: Value) -> list[Rows]:
     """Arrays of ``length`` rows, one behind the other."""

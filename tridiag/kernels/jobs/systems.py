@@ -135,9 +135,11 @@ def blocks(interleaved: int, outer: int, n: int, lanes: int, kept: int, workers:
 
 
 def from_both_ends(
-    form: Form, dtype: np.dtype, matrices: Any, shapes: Any, strides: Any, helpers: int, long: Any
+    form: Form, dtype: np.dtype, matrices: Any, shapes: Any, strides: Any, helpers: int, long: Any, masked: bool
 ) -> tuple[int, int]:
     """How many systems along the last axis `tridiag.kernels.thomas.both_ends` is to take, or 0, and how they lie.
+
+    Or `masked_ends`, which takes none side by side.
 
     Those that fill a vector or two wait for each row otherwise, and small problems for more than all their rows. It
     also takes ``long`` ones that fill no vector, where their blocks fail.
@@ -151,14 +153,14 @@ def from_both_ends(
         return last if small else 0, J.END_TO_END
     if form.pivoting != "auto" or not real:
         return 0, 0
-    if neighbours(matrices, dtype.itemsize, 2):
+    if not masked and neighbours(matrices, dtype.itemsize, 2):
         small = not long and -(-last // lanes) * (count // last) * form.n <= SMALL_ROWS
         alone = count == last and (last < lanes if long else few(form, last, lanes, helpers + 1))
         return (last, J.SIDE_BY_SIDE) if small or alone else (0, 0)
     alone = count <= FEW_SYSTEMS and form.n <= LONGEST
     if alone or count * form.n <= SMALL:
         return last, 0
-    gathered = len(matrices) == 1 and form.n <= J.MOST_GATHERED and count >= lanes and not form.transpose
+    gathered = not masked and len(matrices) == 1 and form.n <= J.MOST_GATHERED and count >= lanes and not form.transpose
     return 0, J.GATHERED * gathered
 
 
@@ -276,8 +278,9 @@ def kernel_of(
 ) -> tuple[str, ...]:
     """The family of kernels and what it is asked with.
 
-    Kinds of kernels: "rows" (no systems side by side), "interleaved", "pivoted" (partial pivoting throughout), "masked"
-    and "pivoted_masked" (systems side by side of which rows are taken out), all but the first also in blocks of rows,
+    Kinds of kernels: "rows" (no systems side by side), "masked_rows" (such of which rows are taken out), "interleaved",
+    "pivoted" (partial pivoting throughout), "masked" and "pivoted_masked" (systems side by side of which rows are taken
+    out), all but the first two also in blocks of rows,
     "multiple_rhs" (factors, and many right sides a matrix), "few_matrices" (the same, with right sides in the lanes),
     and those of periodic systems.
     """
@@ -289,7 +292,9 @@ def kernel_of(
         kind = "few_matrices" if shared else "multiple_rhs"
     else:
         kind = "pivoted" if form.pivoting is True else "interleaved" if grouping.interleaved else "rows"
-        if masked and grouping.interleaved:
+        if masked and kind == "rows":
+            kind = "masked_rows"
+        elif masked and grouping.interleaved:
             kind = "pivoted_masked" if form.pivoting is True else "masked"
     return "row_blocks" if grouping.long else "thomas", dtype.name, kind
 
@@ -319,8 +324,8 @@ def make_job(form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], fla
         found = group(form, dtype, matrices, helpers + 1, masked, flags)
     run, runs, chunks, chunk = items_of(form, count, sides, shared, found, helpers)
     abreast, aside = 0, 0
-    if sides == 1 and not (flags & ~J.ADJOINT or masked):
-        abreast, aside = from_both_ends(form, dtype, matrices, shapes, strides, helpers, found.long)
+    if sides == 1 and not (flags & ~J.ADJOINT or (masked and found.interleaved)):
+        abreast, aside = from_both_ends(form, dtype, matrices, shapes, strides, helpers, found.long, masked)
     elif flags == J.DETERMINANT and not masked:
         abreast = one_by_one(form, dtype, matrices, helpers)
     elif flags == J.FACTORED and shared and sides == 1 and dtype.kind == "f" and not masked:

@@ -6,14 +6,13 @@ from numba import njit
 
 from tridiag.kernels.access.operands import bytes_of_row, lanes_of
 from tridiag.kernels.jobs.words import systems as J
-from tridiag.kernels.partition import chunk_pivoted, chunk_plain, chunk_refine, chunks
+from tridiag.kernels.partition import chunk_masks, chunk_pivoted, chunk_plain, chunk_refine, chunks
 from tridiag.kernels.partition import refine as R
 from tridiag.kernels.partition import state as P
 from tridiag.kernels.partition.state import (
     STEPS,
     block_record,
     bytes_of,
-    cut,
     is_kept,
     place,
 )
@@ -27,27 +26,38 @@ BURN = 32  # rows after which to look whether the ends of a chunk still feel eac
 COPIED = 4096  # rows that a thread copies at a time
 
 
+@njit(**OPTIONS)
+def reduce_rows_plain(zero, plan, block, first, last, kept, stride):
+    if plan.masked:
+        return chunk_plain.REDUCE_MASKED(zero, (plan, block, first, last, kept, stride))
+    return chunk_plain.REDUCE_PLAIN(zero, (plan, block, first, last, kept, stride))
+
+
 @njit(**ONCE)
 def reduce_block_plain(zero, plan, room, block):
     """The first pass over a block; what it found."""
     rows, row = plan.height, bytes_of_row(zero, ())
     kept, stride = place(zero, plan, P.LAST, block * lanes_of(zero, ())), plan.blocks * row
-    chunk_plain.KEEP_SEPARATORS(zero, (plan, block))
+    if plan.masked:
+        chunk_masks.tell_block(zero, plan, room, block)
+        chunk_plain.KEEP_SEPARATORS_MASKED(zero, (plan, block))
+    else:
+        chunk_plain.KEEP_SEPARATORS(zero, (plan, block))
     chunk_plain.BEGIN_PLAIN(zero, (kept, stride))
     top, unsure, trying = 0, 0, plan.exact == 0
     while trying:
-        found = chunk_plain.REDUCE_PLAIN(zero, (plan, block, top, top + BURN, kept, stride))
+        found = reduce_rows_plain(zero, plan, block, top, top + BURN, kept, stride)
         top += BURN
         unsure |= found & chunks.UNSURE
         feels = found & chunks.TOP_FEELS != 0
         if not feels:
             chunk_plain.BEGIN_PLAIN(zero, (room, row))
-            found = chunk_plain.REDUCE_PLAIN(zero, (plan, block, rows - top, rows, room, row))
+            found = reduce_rows_plain(zero, plan, block, rows - top, rows, room, row)
             if found & chunks.BOTTOM_FEELS == 0:
                 chunk_plain.ADOPT_PLAIN(zero, (kept, stride, room))
                 return unsure | found & chunks.UNSURE
         trying = feels and 2 * (top + BURN) <= rows
-    found = chunk_plain.REDUCE_PLAIN(zero, (plan, block, top, rows, kept, stride))
+    found = reduce_rows_plain(zero, plan, block, top, rows, kept, stride)
     return unsure | found & chunks.UNSURE | chunks.TOP_FEELS
 
 
@@ -75,7 +85,10 @@ def reduce_block_pivoted(zero, plan, room, block):
 @njit(**ONCE)
 def solve_block_plain(zero, plan, room, block):
     """The second pass over a block; whether it is finite, and has the certificate where one is wanted."""
-    unsure = chunk_plain.ELIMINATE(zero, (plan, block, room))
+    if plan.masked:
+        unsure = chunk_plain.ELIMINATE_MASKED(zero, (plan, block, room))
+    else:
+        unsure = chunk_plain.ELIMINATE(zero, (plan, block, room))
     if chunk_plain.SUBSTITUTE(zero, (plan, block, room)):
         return False
     return not unsure or plan.promise == J.PLAIN
@@ -95,13 +108,13 @@ def solve_block_pivoted(zero, plan, room, block):
 
 @njit(**ONCE)
 def copy_rows(zero, plan, first, last):
-    """Rows of a, b, c and d to their copies: contiguous, rows that are taken out being of the identity."""
+    """Rows of a, b, c and d to their copies, which are contiguous."""
     side = bytes_of(zero, ())
     for operand in (P.A, P.B, P.C, P.D):
         target = plan.copy[operand]
         if target != 0:
             for i in range(first, last):
-                store(target + i * side, cut(zero, plan, operand, i))
+                store(target + i * side, P.entry_of(zero, plan, operand, i))
 
 
 @njit(**ONCE)
@@ -141,6 +154,8 @@ def work_on(zero, shared, room, block):
         last = min(first + COPIED, shared.rows)
         if phase == P.GATHER:
             copy_rows(zero, shared, first, last)
+        elif phase == P.CUT:
+            chunk_masks.cut_rows(zero, shared, room, first, last)
         else:
             store_rows(zero, shared, first, last)
     if not good:

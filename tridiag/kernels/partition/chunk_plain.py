@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from tridiag.algorithms import elimination as el
@@ -13,6 +14,7 @@ from tridiag.kernels.partition.chunks import (
     TOP_FEELS,
     UNSURE,
     Bands,
+    MaskedBands,
     any_lane,
     choose,
     planes,
@@ -57,14 +59,14 @@ class Certificate:
         return (low >= LEAST) & (high <= MOST / code.eps)
 
 
-def reduce_plain(code: Code, *words: Value) -> Value:
+def reduce_plain(kind: type[Bands], code: Code, *words: Value) -> Value:
     """Rows first <= i < last of each chunk: how x at both ends depends on x before the chunk and behind these rows.
 
     The last row of the chunk is left out.
     """
     plan: Any
     plan, block, first, last, kept_at, stride = words
-    bands, kept = Bands(code, plan, block).in_pieces(), Rows(code, kept_at, stride)
+    bands, kept = kind(code, plan, block).in_pieces(), Rows(code, kept_at, stride)
 
     def line(some: Bands, lane: int, i: Value, state: Any) -> Any:
         code, (ends, extremes) = some.code, state
@@ -97,16 +99,16 @@ def adopt_plain(code: Code, kept_at: Value, stride: Value, bottom: Value) -> Non
     kept.store(code.integer(P.FIRST_OWN), code.zero())
 
 
-def keep_separators(code: Code, plan: At, block: Value) -> None:
+def keep_separators(kind: type[Bands], code: Code, plan: At, block: Value) -> None:
     """The rows of the separators to their planes."""
-    bands = Bands(code, plan, block)
+    bands = kind(code, plan, block)
     *_, (_, *row) = bands.rows(plan.height - bands.height)
     write(code, planes(code, plan, block, 0), row, P.SEPARATOR)
 
 
-def eliminate(code: Code, plan: At, block: Value, target: Value) -> Value:
+def eliminate(kind: type[Bands], code: Code, plan: At, block: Value, target: Value) -> Value:
     """c' and y' of the rows of a block; whether a lane lacks the certificate."""
-    bands, step = Bands(code, plan, block).in_pieces(), 2 * code.row
+    bands, step = kind(code, plan, block).in_pieces(), 2 * code.row
     above, given = Rows(code, target, step), Rows(code, target + code.row, step)
 
     def line(some: Bands, lane: int, i: Value, state: Any) -> Any:
@@ -127,7 +129,10 @@ def eliminate(code: Code, plan: At, block: Value, target: Value) -> Value:
 
 
 def substitute(code: Code, plan: At, block: Value, source: Value) -> Value:
-    """x, last row first, to memory; the separator is known. Whether it is not finite: behind a zero pivot no row is."""
+    """x, last row first, to memory; the separator is known. Whether it is not finite: behind a zero pivot no row is.
+
+    Where it is finite, rows that are taken out, of which c' and y' are zero, are zero.
+    """
     bands, step, last = Bands(code, plan, block), 2 * code.row, plan.height - 1
     above, given = Rows(code, source, step), Rows(code, source + code.row, step)
     above.store(last, code.zero())
@@ -151,7 +156,11 @@ def substitute(code: Code, plan: At, block: Value, source: Value) -> Value:
     return any_lane(code, ~(code.size(x - x) == 0))
 
 
-REDUCE_PLAIN = CHUNKS.add("reduce_plain", reduce_plain)
+REDUCE_PLAIN = CHUNKS.add("reduce_plain", functools.partial(reduce_plain, Bands))
+REDUCE_MASKED = CHUNKS.add("reduce_masked", functools.partial(reduce_plain, MaskedBands))
 BEGIN_PLAIN, ADOPT_PLAIN = CHUNKS.add("begin_plain", begin_plain), CHUNKS.add("adopt_plain", adopt_plain)
-KEEP_SEPARATORS = CHUNKS.add("keep_separators", keep_separators)
-ELIMINATE, SUBSTITUTE = CHUNKS.add("eliminate", eliminate), CHUNKS.add("substitute", substitute)
+KEEP_SEPARATORS = CHUNKS.add("keep_separators", functools.partial(keep_separators, Bands))
+KEEP_SEPARATORS_MASKED = CHUNKS.add("keep_separators_masked", functools.partial(keep_separators, MaskedBands))
+ELIMINATE = CHUNKS.add("eliminate", functools.partial(eliminate, Bands))
+ELIMINATE_MASKED = CHUNKS.add("eliminate_masked", functools.partial(eliminate, MaskedBands))
+SUBSTITUTE = CHUNKS.add("substitute", substitute)

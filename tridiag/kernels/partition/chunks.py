@@ -110,6 +110,40 @@ class Bands:
             code.store_as(base + at, line)
 
 
+class MaskedBands(Bands):
+    """... of which rows are taken out, where `state.Plan.left` tells."""
+
+    def __init__(self, code: Code, plan: Any, block: Value) -> None:
+        super().__init__(code, plan, block)
+        first = plan.left + block * (plan.height * code.lanes)
+        self.left = [first + plan.height * lane for lane in range(code.lanes)]
+
+    def of_lanes(self, code: Code, first: int) -> MaskedBands:
+        made = cast(MaskedBands, super().of_lanes(code, first))
+        made.left = self.left[first : first + code.lanes]
+        return made
+
+    def rows(self, i: Value, ask: bool = False) -> Iterator[tuple[int, Any, Any, Any, Any]]:
+        code, count = self.code, PIECE // self.code.parts
+        zero, one, told = code.zero(), code.one(), code.integer(0)
+        for k, a, b, c, d in super().rows(i, ask):
+            if k % count == 0:
+                told = self.piece(i + k, count)
+            own, before, behind = (
+                (told & (bit << 8 * (k % count))) != 0 for bit in (P.OWN_ROW, P.ROW_BEFORE, P.ROW_BEHIND)
+            )
+            given = (before, a, zero), (own, b, one), (behind, c, zero), (own, d, zero)
+            yield k, *(code.where(mask, x, gone) for mask, x, gone in given)
+
+    def piece(self, i: Value, count: int) -> Value:
+        """What is left of ``count`` rows, of each lane as one integer."""
+        code, kind = self.code, ir.IntType(8 * count)
+        told = code.undefined(ir.VectorType(kind, code.lanes))
+        for lane, base in enumerate(self.left):
+            told = code.insert(told, code.load_as(kind, base + i), lane)
+        return told
+
+
 class Scattered(Bands):
     """... of rows anywhere: a table holds the address of every lane's first row, of a, b, c, d, x and the new x."""
 

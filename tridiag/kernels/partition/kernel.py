@@ -8,6 +8,9 @@ SPIKE).
 With pivoting: of a chunk only the columns between its first and its last are eliminated, each among all rows that hold
 it, so that no chunk is singular by itself, whatever its length. Two rows a chunk remain.
 
+Of systems of which rows are taken out a byte tells what is left of each row, which plain elimination reads beside it;
+with pivoting operands are copied without such rows (`tridiag.kernels.partition.chunk_masks`).
+
 The certificate of plain elimination and the residuals are looked at while a block of chunks is in cache, and the few
 rows of no chunk, the first and some last ones, afterwards. What fails is solved again with pivoting, and at last row by
 row, which also has the say where a matrix may be singular (`tridiag.kernels.partition.gtsv`).
@@ -34,7 +37,7 @@ from tridiag.kernels.partition.state import (
 from tridiag.kernels.runtime.system import ask_for_huge_pages
 from tridiag.kernels.runtime.threads import beginning, finish, start
 from tridiag.kernels.simd.functions import definition
-from tridiag.kernels.simd.interrupts import stopping
+from tridiag.kernels.simd.interrupts import PIECE, stopping, stopping_at
 from tridiag.kernels.simd.memory import (
     c_function,
     call,
@@ -71,6 +74,8 @@ def solve_in_chunks(zero, plan, helpers):
     if promise != J.PIVOTED:
         solved = SOLVE_PLAINLY(zero, (plan, helpers)) != 0
     if not solved and promise != J.PLAIN:
+        if plan.masked and not cut_operands(zero, plan, helpers):
+            return NO_MEMORY
         solved = SOLVE_WITH_PIVOTING(zero, (plan, helpers)) != 0
     if not solved:
         return SOLVE_SEQUENTIALLY(zero, (plan,))
@@ -83,9 +88,22 @@ def solve_in_chunks(zero, plan, helpers):
 
 
 @njit(**OPTIONS)
+def fill_zero(zero, plan):
+    for i in range(plan.rows):
+        if stopping_at(i, PIECE):
+            return
+        P.set_solution(zero, plan, i, zero)
+
+
+@njit(**OPTIONS)
 def solve_system(zero, plan, helpers):
-    """One system; returns its status."""
-    blocks, masked = plan.blocks, plan.masked
+    """One system; returns its status. Where one byte says of all rows whether they are kept, no mask is read."""
+    if plan.masked and plan.stride[P.WHERE] == 0:
+        if not P.is_kept(plan, 0 * plan.rows):
+            fill_zero(zero, plan)
+            return 0
+        plan.masked = 0
+    blocks, masked, cut_here = plan.blocks, plan.masked, False
     target, stride = plan.address[P.X], plan.stride[P.X]
     copies = copy_operands(zero, plan, helpers)
     if copies == NO_MEMORY:
@@ -93,14 +111,15 @@ def solve_system(zero, plan, helpers):
     if blocks == 0:
         status = SOLVE_SEQUENTIALLY(zero, (plan,))
     else:
-        plan.masked = 0
         status = solve_in_chunks(zero, plan, helpers)
+        cut_here = plan.masked != masked
         plan.masked = masked
         plan.address[P.X] = target
         plan.stride[P.X] = stride
-        if plan.copy[P.X] or (masked and status == 0):
+        if plan.copy[P.X] or (cut_here and status == 0):
             RUN_PHASE(zero, (plan, P.SCATTER, helpers))
     free(copies)
+    free(plan.cut)
     return status
 
 
@@ -120,7 +139,7 @@ def wants_copy(zero, plan, operand):
     stride = plan.stride[operand]
     if operand == P.X:
         return stride != bytes_of(zero, ())
-    return plan.masked != 0 or (stride != 0 and stride != bytes_of(zero, ()))
+    return stride != 0 and stride != bytes_of(zero, ())
 
 
 @njit(**OPTIONS)
@@ -148,7 +167,25 @@ def copy_operands(zero, plan, helpers):
     return memory
 
 
-@njit(**ONCE)
+@njit(**OPTIONS)
+def cut_operands(zero, plan, helpers):
+    """Copies of a, b, c and d without the rows that are taken out in their place; False where there is no memory."""
+    size = plan.rows * bytes_of(zero, ())
+    plan.cut = malloc(types.uint64(4 * size))
+    if plan.cut == 0:
+        return False
+    ask_for_huge_pages(plan.cut, 4 * size)
+    RUN_PHASE(zero, (plan, P.CUT, helpers))
+    for place in range(4):
+        operand = place if place < P.WHERE else P.D
+        plan.address[operand] = plan.cut + place * size
+        plan.stride[operand] = bytes_of(zero, ())
+    plan.masked = 0
+    bind(zero, plan)
+    return True
+
+
+@njit(**OPTIONS)
 def bind(zero, plan):
     """Tell the sweeps where operands lie. One number for all rows is written where each lane has its line."""
     side, lane = bytes_of(zero, ()), plan.height * bytes_of(zero, ())
@@ -220,6 +257,7 @@ def allocate_workspace(zero, job, helpers):
             windows=room_for((blocks + 1) * P.MOST_LISTED * 8, blocks),
             constants=room_for(CONSTANTS * (lanes * rows * side + LINE), blocks),
             rooms=room_for((helpers + 1) * room, blocks),
+            left=room_for(blocks * lanes * rows if job.flags & J.MASKED else 0, blocks),
         )
     )
     if address_of(plan) != 0:
@@ -238,7 +276,7 @@ def serve(job, zero):
         item = fetch_add(job.addresses.next, 1)
         if item < 0 or item >= job.items:
             break
-        plan.masked = job.flags & J.MASKED
+        plan.masked, plan.cut = job.flags & J.MASKED, 0
         find(zero, plan, job, item // count, item % count)
         status = SOLVE_SYSTEM(zero, (plan, helpers))
         if status == NO_MEMORY:

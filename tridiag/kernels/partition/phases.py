@@ -45,7 +45,7 @@ def blocks_of(zero, plan):
     phase, lanes = plan.phase, lanes_of(zero, ())
     if phase == P.REPAIR:
         return (plan.count + lanes - 1) // lanes, 1
-    if phase == P.GATHER or phase == P.SCATTER:
+    if phase in (P.GATHER, P.CUT, P.SCATTER):
         return (plan.rows + COPIED - 1) // COPIED, 1
     return plan.blocks, plan.run
 

@@ -35,7 +35,9 @@ class Plan(Workspace):
     rooms, room_size = Word(), Word()  # memory of each thread
     blocks, height = Word(), Word()  # the rows of a chunk
     rows, tail = Word(), Word()  # all of them, and those behind the last chunk less one
-    promise, masked = Word(), Word()
+    promise = Word()
+    # whether operands have rows that are taken out; where, for each row of a chunk, what is left of it is told
+    masked, left = Word(), Word()
     # What is being done: read whole chunks, not their ends alone; 0, or for residuals the step of refinement. What was
     # found: a reduction read ends alone; the matrix may be singular.
     exact, refining, ends_read, doubt = Word(), Word(), Word(), Word()
@@ -45,6 +47,7 @@ class Plan(Workspace):
     # of a, b, c, where, d, x: where an operand lies; how the sweeps are to read it, with a step of 0 where it is one
     # number for all rows; a copy of it, or 0
     address, stride, lines, step, copy = Words(6), Words(6), Words(6), Words(6), Words(6)
+    cut = Word()  # copies without the rows that are taken out, or 0
 
 
 # The planes, each a row of lanes a block. Plain: x_last = LAST + LAST_BEFORE x_before - LAST_OWN x_own and
@@ -60,6 +63,9 @@ EACH = 22  # planes
 
 MOST_LISTED = 62
 
+# What is left of a row under a mask, the bits of a byte: the row itself, its coupling to the row before and behind.
+OWN_ROW, ROW_BEFORE, ROW_BEHIND = 1, 2, 4
+
 
 class BlockRecord(Record):
     """What is kept of a block behind the planes."""
@@ -69,10 +75,10 @@ class BlockRecord(Record):
 
 
 # The phases, each a pass over all blocks, or over the groups of windows.
-REDUCE_PLAIN, SOLVE_PLAIN, REDUCE_PIVOTED, SOLVE_PIVOTED, REPAIR, FIND_REST, CORRECT, GATHER, SCATTER = range(9)
+REDUCE_PLAIN, SOLVE_PLAIN, REDUCE_PIVOTED, SOLVE_PIVOTED, REPAIR, FIND_REST, CORRECT, GATHER, CUT, SCATTER = range(10)
 
 STEPS = Steps("partition_steps")
-ARRAYS, allocate, free_plan = workspace(Plan, "planes", "reduced", "windows", "constants", "rooms")
+ARRAYS, allocate, free_plan = workspace(Plan, "planes", "reduced", "windows", "constants", "rooms", "left")
 RECORD_SIZE = BlockRecord.size()  # bytes
 
 

@@ -68,15 +68,21 @@ def set_view(worker, band, address, step):
 
 @njit(**OPTIONS)
 def straight(zero, job, worker):
-    """The rows of a group that the straight sweep may take, first <= i < last.
+    """The rows of a group that the straight sweep may take, first <= i < last; it knows no masks."""
+    if worker.whole == 0:
+        return worker.low, worker.low
+    return straight_rows(zero, job, worker)
 
-    It knows contiguous rows alone and no masks; another sweep does the rest, and the ends of a transposed matrix, whose
-    bands come from other rows. Nor should it read systems that all lie in one set of the first cache, which are better
-    copied a band at a time.
+
+@njit(**OPTIONS)
+def straight_rows(zero, job, worker):
+    """The same of a straight sweep that knows masks.
+
+    It knows contiguous rows alone; another sweep does the rest, and the ends of a transposed matrix, whose bands come
+    from other rows. Nor should it read systems that all lie in one set of the first cache, which are better copied a
+    band at a time.
     """
     low, high, bindings = worker.low, worker.high, worker.bindings
-    if worker.whole == 0:
-        return low, low
     for k in (A_, B_, C_, D_, X_):
         operand = operand_of(zero, bindings, k)
         if operand.kind != CONTIGUOUS or clash(zero, operand.addresses.lanes):

@@ -26,11 +26,13 @@ from tridiag.kernels.thomas.few_sides import FEW_SIDES
 from tridiag.kernels.thomas.gathered import solve_gathered
 from tridiag.kernels.thomas.interleaved import EXCHANGED_INTERLEAVED, SOLVE_INTERLEAVED, extent
 from tridiag.kernels.thomas.masked import EXCHANGED_MASKED, SOLVE_MASKED, SOLVE_MASKED_GROUP
+from tridiag.kernels.thomas.masked_ends import MASKED_ENDS, SUBSTITUTE_MASKED_ENDS
+from tridiag.kernels.thomas.masked_rows import SOLVE_MASKED_ROWS
 from tridiag.kernels.thomas.multiple_rhs import factor_few_matrices, solve_few_matrices, solve_multiple_rhs
 from tridiag.kernels.thomas.one_vector import SOLVE_GROUP
 from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_GROUP
 from tridiag.kernels.thomas.short_sides import solve_short_own
-from tridiag.kernels.thomas.short_systems import solve_short
+from tridiag.kernels.thomas.short_systems import solve_short, through_masked, through_whole
 from tridiag.kernels.thomas.workspace import allocate_workspace, free_workspace
 
 JOB, systems_at = RecordAt(Systems), at(Systems)
@@ -82,7 +84,13 @@ def solve_few_rows(zero, job, worker, first, last, solve_one):
     """Some systems from ``first`` on of few rows that lie end to end or evenly spaced: how many; 0, they do not."""
     if job.flags & J.GATHERED:
         return solve_gathered(zero, job, worker, first, last, solve_one)
-    return solve_short(zero, job, worker, first, last, solve_one)
+    return solve_short(zero, job, worker, first, last, solve_one, through_whole)
+
+
+@njit(**ONCE)
+def solve_few_masked_rows(zero, job, worker, first, last, solve_one):
+    """The same of systems of which rows are taken out."""
+    return solve_short(zero, job, worker, first, last, solve_one, through_masked)
 
 
 @njit(**ONCE)
@@ -141,6 +149,12 @@ def work_masked(job, zero):
 
 
 @njit(**OPTIONS)
+def work_masked_rows(job, zero):
+    """Systems of which rows are taken out, none of them side by side."""
+    work_tiles(job, zero, SOLVE_MASKED_ROWS, solve_nothing, solve_few_masked_rows)
+
+
+@njit(**OPTIONS)
 def work_pivoted_masked(job, zero):
     """The same with partial pivoting throughout."""
     work_tiles(job, zero, EXCHANGE_GROUP, EXCHANGED_MASKED, none_short)
@@ -187,6 +201,7 @@ TASKS = {
     "interleaved": c_function(work_interleaved, "tridiag_interleaved", first=JOB),
     "pivoted": c_function(work_pivoted, "tridiag_pivoted", first=JOB),
     "masked": c_function(work_masked, "tridiag_masked", first=JOB),
+    "masked_rows": c_function(work_masked_rows, "tridiag_masked_rows", first=JOB),
     "pivoted_masked": c_function(work_pivoted_masked, "tridiag_pivoted_masked", first=JOB),
     "multiple_rhs": c_function(work_multiple_rhs, "tridiag_multiple_rhs", first=JOB),
     "few_matrices": c_function(work_few_matrices, "tridiag_few_matrices", first=JOB),
@@ -221,24 +236,26 @@ def build(dtype: str, kernel: str):
     """The C function void run(job, helpers) of a kernel for a dtype."""
     zero = np.zeros((), dtype)[()]
     if kernel in ("rows", "interleaved"):
-        return runner_or_both_ends(zero, TASKS[kernel])
+        return runner_or_both_ends(zero, TASKS[kernel], BOTH_ENDS, SUBSTITUTE_ENDS)
+    if kernel == "masked_rows":
+        return runner_or_both_ends(zero, TASKS[kernel], MASKED_ENDS, SUBSTITUTE_MASKED_ENDS)
     if kernel == "few_matrices":
         return runner_or_few_sides(zero, TASKS[kernel])
     return runner(zero, TASKS[kernel])
 
 
-def runner_or_both_ends(zero, task):
-    """`runner`, before which jobs of `tridiag.kernels.thomas.both_ends` are tried there."""
-    define = definition(BOTH_ENDS, SUBSTITUTE_ENDS, task)
+def runner_or_both_ends(zero, task, eliminate, substitute):
+    """`runner`, before which jobs of `tridiag.kernels.thomas.both_ends`, or `masked_ends`, are tried there."""
+    define = definition(eliminate, substitute, task)
 
     def run(job, helpers):
         define(zero)
-        if call(BOTH_ENDS(zero), (job,)) == 0:
+        if call(eliminate(zero), (job,)) == 0:
             call(beginning(zero), (job, helpers))
             job_at(job).task = task(zero)
             call(task_runner(zero), (job,))
             if systems_at(job).ends != 0:
-                call(SUBSTITUTE_ENDS(zero), (job,))
+                call(substitute(zero), (job,))
 
     return cfunc(types.void(types.int64, types.int64), error_model="numpy")(run)
 

@@ -1,9 +1,9 @@
-"""Sweeps over groups that lie side by side, of which rows are taken out.
+"""Sweeps over groups of which rows are taken out.
 
-Words: those of the sweeps of `tridiag.kernels.thomas.sweeps` over Interleaved or Narrow, and, the last ones of the
-layout or of all, where the mask of the first row lies, how far the next row is, and the next lane:
-`tridiag.kernels.access.masked_layouts`. A row of the elimination is counted from the first of all, one of the
-substitution from the first at hand.
+Words: those of the sweeps of `tridiag.kernels.thomas.sweeps` over the same layout without a mask, and, the last ones of
+the layout or of all, where the mask of the first row lies; of groups side by side also how far the next row is, and the
+next lane: `tridiag.kernels.access.masked_layouts`. A row of the elimination is counted from the first of all, and so is
+one of the substitution of contiguous rows; of others it is counted from the first at hand.
 """
 
 from __future__ import annotations
@@ -12,13 +12,30 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from tridiag.kernels.access.layouts import solution_of_groups, to_interleaved, to_narrow
-from tridiag.kernels.access.masked_layouts import Masked, MaskedNarrow, MaskOfGroups
-from tridiag.kernels.access.rows import SWEEPS
+from tridiag.kernels.access.layouts import solution_of_groups, to_contiguous, to_interleaved, to_narrow
+from tridiag.kernels.access.masked_layouts import Masked, MaskedContiguous, MaskedNarrow, MaskOfGroups
+from tridiag.kernels.access.rows import SWEEPS, Mask
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import Code
 from tridiag.kernels.thomas.steps import Pivoted, Thomas
 from tridiag.kernels.thomas.sweeps import Substitution, parted
+
+
+def eliminate_masked_contiguous(code: Code, *words: Any) -> None:
+    layout, span = parted(words)
+    operands, moves, pads, mask = layout[:4], layout[4:8], layout[8:10], Mask(code, layout[10], code.lanes)
+    rows = MaskedContiguous(code, operands, moves, pads, mask)
+    rows.down(span.first, span.last, span.elimination(code, Thomas))
+
+
+def substitute_masked_contiguous(code: Code, *words: Any) -> None:
+    source, stride, carry, output, first, last, mask_at = words
+    mask = Mask(code, mask_at, code.lanes)
+
+    def kept(i: Value, x: Any) -> Any:
+        return code.where(mask[i], x, code.zero())
+
+    to_contiguous(code, output, first, last, Substitution(code, Thomas, source, stride, carry, carry), kept)
 
 
 def mask_of(code: Code, words: Sequence[Any], most: Value) -> MaskOfGroups:
@@ -65,6 +82,10 @@ SUBSTITUTE_MASKED, SUBSTITUTE_MASKED_STREAM = (
 UNPIVOT_MASKED, UNPIVOT_MASKED_STREAM = (
     SWEEPS.add("substitute_pivoted_masked", functools.partial(substitute_masked, False, Pivoted)),
     SWEEPS.add("substitute_pivoted_masked_stream", functools.partial(substitute_masked, True, Pivoted)),
+)
+ELIMINATE_MASKED_CONTIGUOUS, SUBSTITUTE_MASKED_CONTIGUOUS = (
+    SWEEPS.add("eliminate_thomas_masked_contiguous", eliminate_masked_contiguous),
+    SWEEPS.add("substitute_thomas_masked_contiguous", substitute_masked_contiguous),
 )
 ELIMINATE_MASKED_NARROW, SUBSTITUTE_MASKED_NARROW = (
     SWEEPS.add("eliminate_thomas_masked_narrow", eliminate_masked_narrow),

@@ -11,7 +11,7 @@ from tridiag.kernels.access.rows import ZERO
 from tridiag.kernels.jobs.words.systems import X_
 from tridiag.kernels.simd.interrupts import stopping, stopping_at
 from tridiag.kernels.simd.memory import set_word, variable, word
-from tridiag.kernels.simd.vector import OPTIONS
+from tridiag.kernels.simd.vector import ONCE, OPTIONS
 from tridiag.kernels.thomas.bands import moved_operands, straight, views_of_block
 from tridiag.kernels.thomas.bind import bind_next, mask_view
 from tridiag.kernels.thomas.deferred import may_wait, put_off, verifiable
@@ -45,14 +45,23 @@ def eliminate_block(zero, job, worker, i0, i1, target):
 @njit(**OPTIONS)
 def solve_group(zero, job, worker, first, used, follows):
     """Systems with a matrix and one right side each, one in each lane; ``follows``: behind the group before."""
-    row = bytes_of_row(zero, ())
-    bind_next(zero, job, worker, first, used, follows)
-    if not (sweep_down(zero, job, worker, used) and sweep_up(zero, job, worker, used)):
-        good, solution = worker.good, worker.kept + (ROWS_PLAIN + X_PLAIN) * row
-        settle_group(zero, job, worker, first, used, good, solution, ROWS_PLAIN * row)
+    solve_bound(zero, job, worker, first, used, follows, straight, eliminate_straight, substitute_straight)
 
 
 SOLVE_GROUP = STEPS.add_step(solve_group)
+
+
+@njit(**ONCE)
+def solve_bound(zero, job, worker, first, used, follows, rows_of, eliminate, substitute):
+    """The same with some straight sweeps, and the function that tells of which rows they are."""
+    row = bytes_of_row(zero, ())
+    bind_next(zero, job, worker, first, used, follows)
+    rows = rows_of(zero, job, worker)
+    if not (
+        sweep_down(zero, job, worker, used, rows, eliminate) and sweep_up(zero, job, worker, used, rows, substitute)
+    ):
+        good, solution = worker.good, worker.kept + (ROWS_PLAIN + X_PLAIN) * row
+        settle_group(zero, job, worker, first, used, good, solution, ROWS_PLAIN * row)
 
 
 @njit(**OPTIONS)
@@ -73,17 +82,17 @@ def settle_group(zero, job, worker, first, used, good, source, step):
 
 
 @njit(**OPTIONS)
-def sweep_down(zero, job, worker, used):
+def sweep_down(zero, job, worker, used, rows, eliminate):
     """c' and y' of all rows of a group, and its certificates; gives up and returns False when no lane has one left."""
     row, low, high = bytes_of_row(zero, ()), worker.low, worker.high
     kept, good = worker.kept, worker.good
     ZERO(zero, (kept, row, ROWS_PLAIN))
     set_word(good, (1 << 2 * lanes_of(zero, ())) - 1)
-    first, last = straight(zero, job, worker)
+    first, last = rows
     eliminate_blocks(zero, job, worker, low, first)
     i, stop = first, min(first + VERY_EARLY, last)
     while i < last:
-        eliminate_straight(zero, job, worker, i, stop)
+        eliminate(zero, job, worker, i, stop)
         if hopeless(zero, job, good, used) or stopping_at((i - first) // EARLY, 64):
             return False
         i, stop = stop, min(stop + EARLY, last)
@@ -108,12 +117,12 @@ def eliminate_straight(zero, job, worker, first, last):
 
 
 @njit(**OPTIONS)
-def sweep_up(zero, job, worker, used):
+def sweep_up(zero, job, worker, used, rows, substitute):
     """x of all rows of a group, in place of y'; or to memory at once if no lane needs more, which is the result."""
     lanes, row, low, high = lanes_of(zero, ()), bytes_of_row(zero, ()), worker.low, worker.high
     carry, x, none = worker.carry, operand_of(zero, worker.bindings, X_), variable(0)
     ZERO(zero, (carry, row, 1))
-    first, last = straight(zero, job, worker)
+    first, last = rows
     every, uncertified = variable(1), uncertified_lanes(zero, job, word(worker.good), lanes)
     if used != lanes or uncertified != 0 or last <= first:
         backward_block(zero, job, worker, low, high, none)
@@ -121,10 +130,14 @@ def sweep_up(zero, job, worker, used):
     store_rows(zero, x, none, low, worker.zeros, none, lanes)
     store_rows(zero, x, high, job.rows, worker.zeros, none, lanes)
     backward_block(zero, job, worker, last, high, every)
-    at = worker.kept + (first - low + 1) * ROWS_PLAIN * row
-    SUBSTITUTE_CONTIGUOUS(zero, (at, ROWS_PLAIN * row, carry, x, first, last))
+    substitute(zero, worker, worker.kept + (first - low + 1) * ROWS_PLAIN * row, x, first, last)
     backward_block(zero, job, worker, low, first, every)
     return True
+
+
+@njit(**OPTIONS)
+def substitute_straight(zero, worker, at, x, first, last):
+    SUBSTITUTE_CONTIGUOUS(zero, (at, ROWS_PLAIN * bytes_of_row(zero, ()), worker.carry, x, first, last))
 
 
 @njit(**OPTIONS)

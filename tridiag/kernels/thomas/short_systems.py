@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from numba import njit
+from llvmlite import ir
+from numba import njit, types
 
-from tridiag.kernels.access.end_to_end import copy, rows_from, rows_to
+from tridiag.kernels.access.end_to_end import copy, rows_from, rows_to, sorted_out
 from tridiag.kernels.access.layouts import STREAM_AHEAD
+from tridiag.kernels.access.masked_layouts import without
 from tridiag.kernels.access.operands import bytes_of_number, lanes_of, parts_of
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, WHERE_, X_
+from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.functions import Library, by_number
-from tridiag.kernels.simd.memory import variable, word
+from tridiag.kernels.simd.memory import load, store, variable, word
 from tridiag.kernels.simd.registers import narrow
 from tridiag.kernels.simd.values import Complex, Value
-from tridiag.kernels.simd.vector import LINE, ONCE, OPTIONS, Code
+from tridiag.kernels.simd.vector import I8, LINE, ONCE, OPTIONS, Code
 from tridiag.kernels.thomas.deferred import CATCH_UP, take_back
 from tridiag.kernels.thomas.rows_from_ends import ALL, SOME, join, nothing_above
 from tridiag.kernels.thomas.steps import Thomas
@@ -107,11 +110,10 @@ class Short(NamedTuple):
 
         Where registers are narrow it is solved in pieces, whose x goes to ``kept`` at once, and none is returned.
         """
-        at, fine, pieces = self.place(code, first), code.integer(0), narrow(code)
+        fine, pieces = code.integer(0), narrow(code)
         found: list[Piece] = []
         for part, lane in pieces:
-            there = self.further(at, lane)
-            x, sure = solved(part, list(zip(*(self.rows(part, band + there) for band in bands), strict=True)))
+            x, sure = self.solved(part, bands, first, lane)
             fine = fine | code.shift(part.bits(sure), lane) if lane else part.bits(sure)
             found.append((part, lane, x))
             if len(pieces) > 1:
@@ -119,6 +121,11 @@ class Short(NamedTuple):
                 found = []
         code.store_as(good + first / code.lanes * 8, fine)
         return found, fine
+
+    def solved(self, code: Code, bands: list[Value], first: Value, lane: int) -> tuple[list[Any], Value]:
+        """x of all rows of some lanes of the group, from one on, and those that are certified."""
+        there = self.further(self.place(code, first), lane)
+        return solved(code, list(zip(*(self.rows(code, band + there) for band in bands), strict=True)))
 
     def keep(self, code: Code, found: list[Piece], kept: Value, first: Value) -> None:
         for part, lane, rows in found:
@@ -170,28 +177,56 @@ class Short(NamedTuple):
         code.fori(0, count, group, step=code.lanes)
 
 
-def solved(code: Code, rows: list[Row]) -> tuple[list[Any], Value]:
-    """x of all rows, and the certified lanes."""
+class MaskedShort(Short):
+    """... of which rows are taken out; behind d lies a mask, the bytes of systems end to end as well."""
+
+    __slots__ = ()
+
+    def solved(self, code: Code, bands: list[Value], first: Value, lane: int) -> tuple[list[Any], Value]:
+        *bands, mask = bands
+        there = self.further(self.place(code, first), lane)
+        rows = list(zip(*(self.rows(code, band + there) for band in bands), strict=True))
+        keep = self.kept_rows(code, mask + (first + lane) * self.n)
+        around = zip([keep[0], *keep[:-1]], keep, [*keep[1:], keep[-1]], strict=True)
+        return solved(code, [without(code, row, *where) for row, where in zip(rows, around, strict=True)], keep)
+
+    def kept_rows(self, code: Code, address: Value) -> list[Value]:
+        """For each row the lanes that keep it."""
+        kind = ir.VectorType(I8, code.lanes)
+        vectors = [code.load_as(kind, address + k * code.lanes) for k in range(self.n)]
+        lanes = range(code.lanes)
+        return [sorted_out(code, vectors, [lane * self.n + i for lane in lanes]) != 0 for i in range(self.n)]
+
+
+def solved(code: Code, rows: list[Row], keep: list[Value] | None = None) -> tuple[list[Any], Value]:
+    """x of all rows, and the certified lanes; ``keep``: the lanes that each row is in, if not in all."""
     n, every = len(rows), code.all_lanes()
+
+    def lanes(k: int) -> Value:
+        return keep[k] if keep else every
+
+    def kept_of(k: int, x: Any) -> Any:
+        return code.where(keep[k], x, code.zero()) if keep else x
+
     bottom = (n - 1) // 2
     top = n - 1 - bottom
     first = last = nothing_above(code)
     above, below = [], []
     for k in range(top):
         a, b, c, d = rows[k]
-        first, kept = first.down(code, every, a if k else code.zero(), b, c, d)
+        first, kept = first.down(code, lanes(k), a if k else code.zero(), b, c, d)
         above.append(kept)
     for k in range(bottom):
         a, b, c, d = rows[n - 1 - k]
-        last, kept = last.down(code, every, c if k else code.zero(), b, a, d)
+        last, kept = last.down(code, lanes(n - 1 - k), c if k else code.zero(), b, a, d)
         below.append(kept)
     a, b, c, d = rows[top]
     middle, sure = join(code, first, last, (a if top else code.zero(), b, c if bottom else code.zero(), d))
-    head, tail = [middle], [middle]
-    for kept in reversed(above):
-        head.append(Thomas.up(kept, head[-1]))
-    for kept in reversed(below):
-        tail.append(Thomas.up(kept, tail[-1]))
+    head, tail = [kept_of(top, middle)], [kept_of(top, middle)]
+    for k, kept in reversed([*enumerate(above)]):
+        head.append(kept_of(k, Thomas.up(kept, head[-1])))
+    for k, kept in reversed([*enumerate(below)]):
+        tail.append(kept_of(n - 1 - k, Thomas.up(kept, tail[-1])))
     return head[::-1] + tail[1:], sure
 
 
@@ -200,6 +235,8 @@ DOWN = by_number([LOOPS.add(f"down_{n}", Short(n).down) for n in NUMBERS], J.FEW
 UP = by_number([LOOPS.add(f"up_{n}", Short(n).up) for n in NUMBERS], J.FEWEST_ROWS)
 COPY = LOOPS.add("copy", copy)
 THROUGH = by_number([LOOPS.add(f"through_{n}", Short(n).through) for n in NUMBERS], J.FEWEST_ROWS)
+DOWN_MASKED = by_number([LOOPS.add(f"down_masked_{n}", MaskedShort(n).down) for n in NUMBERS], J.FEWEST_ROWS)
+THROUGH_MASKED = by_number([LOOPS.add(f"through_masked_{n}", MaskedShort(n).through) for n in NUMBERS], J.FEWEST_ROWS)
 
 
 @njit(**OPTIONS)
@@ -217,12 +254,40 @@ def eliminate_short(zero, job, count, kept, good, told):
 
 
 @njit(**OPTIONS)
+def masks_end_to_end(job):
+    """Whether the bytes of the mask of systems lie as their rows do."""
+    return job.strides[WHERE_] == 1 and field(job, J.AXES + 1 + WHERE_) == job.rows
+
+
+@njit(**OPTIONS)
+def masks_of(job, first, used, count, room):
+    """Where the masks of systems from ``first`` on lie end to end; of ``count``, of which those behind ``used`` repeat
+    the first."""
+    n, step, stride = job.rows, field(job, J.AXES + 1 + WHERE_), job.strides[WHERE_]
+    source = job.pointers[WHERE_] + first * step
+    if used == count and masks_end_to_end(job):
+        return source
+    for k in range(count):
+        at = source + (k if k < used else 0) * step
+        for i in range(n):
+            store(room + k * n + i, load(at + i * stride, types.uint8(0)))
+    return room
+
+
+@njit(**OPTIONS)
+def eliminate_short_masked(zero, job, count, kept, good, told, room):
+    """As `eliminate_short`; ``room``: for the masks, where these do not lie end to end."""
+    bands = job.pointers[A_], job.pointers[B_], job.pointers[C_], job.pointers[D_]
+    DOWN_MASKED(zero, job.rows, (*bands, masks_of(job, 0, count, count, room), count, kept, good, told))
+
+
+@njit(**OPTIONS)
 def put_short(zero, job, count, kept, good):
     UP(zero, job.rows, (job.pointers[X_], count, kept, good))
 
 
 @njit(**ONCE)
-def solve_short(zero, job, worker, first, last, solve_one):
+def solve_short(zero, job, worker, first, last, solve_one, through):
     """Systems from ``first`` on, before ``last``: how many; 0, they do not lie end to end.
 
     Those that fill no vector are taken alone, from a copy whose other lanes repeat the first.
@@ -234,17 +299,31 @@ def solve_short(zero, job, worker, first, last, solve_one):
     at, x, kept, good = first * step, job.pointers[X_] + first * step, worker.short, worker.short_good
     if count == 0:
         bands = copied(zero, job, worker, first, last - first)
-        THROUGH(zero, n, (*bands[:4], variable(1), kept, good, bands[4]))
+        through(zero, job, worker, first, last - first, bands[:4], variable(1), bands[4])
         settle(zero, job, worker, first, last - first, bands[4], kept, good, solve_one, UP)
         for lane in range(last - first):
             if word(good) >> lane & 1:
                 COPY(zero, (bands[4] + lane * step, x + lane * step, n * parts_of(zero, ())))
         return last - first
     bands = job.pointers[A_] + at, job.pointers[B_] + at, job.pointers[C_] + at, job.pointers[D_] + at
-    THROUGH(zero, n, (*bands, count, kept, good, x))
+    through(zero, job, worker, first, count, bands, variable(0) + count, x)
     for k in range(0, count, lanes):
         settle(zero, job, worker, first + k, lanes, x + k * step, kept + k * step, good + k // lanes * 8, solve_one, UP)
     return count
+
+
+@njit(**OPTIONS)
+def through_whole(zero, job, worker, first, used, bands, count, x):
+    """x of ``used`` systems, of ``count`` but for what fills the last vector, from bands."""
+    THROUGH(zero, job.rows, (*bands, count, worker.short, worker.short_good, x))
+
+
+@njit(**OPTIONS)
+def through_masked(zero, job, worker, first, used, bands, count, x):
+    """The same of systems of which rows are taken out."""
+    lanes = lanes_of(zero, ())
+    mask = masks_of(job, first, used, (used + lanes - 1) // lanes * lanes, worker.masks)
+    THROUGH_MASKED(zero, job.rows, (*bands, mask, count, worker.short, worker.short_good, x))
 
 
 @njit(**ONCE)

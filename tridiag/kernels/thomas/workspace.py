@@ -33,7 +33,7 @@ class ThomasWorkspace(Workspace):
     """What a worker has: its arrays, and what it knows of the tile at hand.
 
     ``mask``: that of the group at hand, between those of the last row and the first; ``masks``: of groups side by side,
-    or of some rows of one.
+    of some rows of one, or of systems of few rows, end to end.
     ``kept``: what the sweep downwards keeps of each row for the one upwards, `sweeps.KEPT` rows of lanes: c' and y' of
     plain elimination, before whose first row, row ``low``, lies one of zeros; or a pivot row.
     ``carry``: what a sweep goes on with where it was left.
@@ -104,6 +104,8 @@ def allocate_groups(zero, job, groups, kept, uncertified):
     bindings, lists = aligned(OPERANDS * size_of_operand(zero, ())), 8 * (1 + lanes * (groups + 2))
     mask = aligned((n + 2) * lanes) if masked else 0
     masks = aligned(rows_of_masks(job, groups, uncertified) * lanes) if masked and job.interleaved != 0 else 0
+    if masked and job.flags & J.END_TO_END != 0:
+        masks = AT_ONCE
     tile, swaps = (PLANES * n * row, aligned(n * lanes)) if uncertified else (0, 0)
     factors = n * 3 * row if many else 0
     short, short_good, spare = 0, 0, 0
