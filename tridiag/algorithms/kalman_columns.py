@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tridiag.algorithms.kalman_filter import transpose
-from tridiag.algorithms.kalman_rotations import inverse, side_by_side, what_is_left
+from tridiag.algorithms.kalman_rotations import difference, inverse, side_by_side
 from tridiag.algorithms.kalman_square_roots import positive
 from tridiag.algorithms.numbers import finite
 
@@ -87,6 +87,7 @@ def orthogonal(ops: Any, columns: Columns, size: int) -> tuple[Columns, Any]:
     parts, weights = columns
     parts, (eps, tiny) = parts + ops.zero(weights)[:, None], ops.limits(parts)
     place = ops.positions(parts.shape[1], parts.ndim - 1, 0, parts)
+    divides = None if parts.shape[1] == size else place < size
 
     def column(parts: Any, j: Any) -> tuple[Any, Columns]:
         first = ops.row(parts, j, 1)
@@ -99,8 +100,7 @@ def orthogonal(ops: Any, columns: Columns, size: int) -> tuple[Columns, Any]:
         scaled, sizes = ops.where(nothing, first, scaled), ops.where(nothing, (first * first).sum(0), variance)
         part = (parts * (scaled * inverse(ops, sizes))[:, None]).sum(0)
         left = ops.where(place > j, part, ops.zero(part))
-        taken = transpose(left * first[:, None])
-        left = transpose(what_is_left(ops, transpose(parts), taken, size, ops.vanished))
+        left = difference(ops, parts, left * first[:, None], ops.vanished, divides)
         return left, Columns(below(ops, part, place, j), variance)
 
     left, found = ops.each(size, column, parts)

@@ -25,20 +25,20 @@ def inverse(ops: Any, x: Any) -> Any:
     return ops.where(nothing, 0.0, ops.reciprocal(ops.where(nothing, 1.0, finite(x))))
 
 
-def difference(ops: Any, x: Any, y: Any, nothing: Callable[[Any], Any] | None = None) -> Any:
+def difference(ops: Any, x: Any, y: Any, nothing: Callable[[Any], Any] | None = None, divides: Any = None) -> Any:
     """x - y, or 0 where that is rounding alone: of what is exact nothing is left, by which to divide.
 
-    ``nothing``: makes that 0 of the difference; with its derivative, ``ops.vanished``.
+    ``nothing``: makes that 0 of the difference; with its derivative, ``ops.vanished``. ``divides``: by which of them
+    may be divided; None: by all. The others stay as they are.
     """
     found, rounding = x - y, ROUNDING * ops.limits(x)[0]
-    return ops.where(
-        ops.at_most(ops.size(found), rounding * (ops.size(x) + ops.size(y))), (nothing or ops.zero)(found), found
-    )
+    alone = ops.at_most(ops.size(found), rounding * (ops.size(x) + ops.size(y)))
+    return ops.where(alone if divides is None else alone & divides, (nothing or ops.zero)(found), found)
 
 
-def what_is_left(ops: Any, parts: Any, taken: Any, count: int, nothing: Callable[[Any], Any] | None = None) -> Any:
-    """As `difference` of the first ``count`` rows of parts; all of the others, by which nothing is divided."""
-    left = difference(ops, parts[:count], taken[:count], nothing)
+def what_is_left(ops: Any, parts: Any, taken: Any, count: int) -> Any:
+    """As `difference` of the first ``count`` entries; all of the others, by which nothing is divided."""
+    left = difference(ops, parts[:count], taken[:count])
     return left if len(parts) == count else ops.join(left, parts[count:] - taken[count:])
 
 
@@ -81,12 +81,12 @@ def side_by_side(ops: Any, parts: Any, weights: Any, columns: Any, noise: Any) -
     is left of the entries behind it, and the weights of that.
     """
     k, width = len(columns), parts.shape[1]
-    parts, columns = (x + ops.zero((weights[:1] + noise[:1])[:, None]) for x in (parts, columns))
-    weights, noise = weights + ops.zero(parts[0, :1]), noise + ops.zero(parts[0, :1])
+    like = ops.zero(weights[0] + noise[0] + parts[0, 0] + columns[0, 0])  # all axes of the batch
+    parts, weights, columns, noise = (x + like for x in (parts, weights, columns, noise))
     (eps, tiny), none = ops.limits(parts), ops.zero(parts[: k - 1])
     entering, entering_weights = ops.join(parts, none), ops.join(weights, none[:, 0])
     rows, entries = (ops.positions(x, parts.ndim, i, parts) for i, x in enumerate((k, width)))
-    diagonal = rows == entries
+    diagonal, divides = rows == entries, entries < k if width > k else None
 
     def step(state: Any, t: Any) -> tuple[Any, Any]:
         parts, weights, columns, own, alike = state
@@ -101,13 +101,12 @@ def side_by_side(ops: Any, parts: Any, weights: Any, columns: Any, noise: Any) -
         squares = alike + first * first
         inverted = inverse(ops, ops.where(nothing, squares, total))
         stays, goes = ops.where(nothing, alike, own) * inverted, ops.where(nothing, first, share) * inverted
-        taken = (columns * first[:, None]).swapaxes(0, 1)
-        left = what_is_left(ops, parts.swapaxes(0, 1), taken, k, ops.vanished).swapaxes(0, 1)
+        left = difference(ops, parts, columns * first[:, None], ops.vanished, divides)
         columns = columns * stays[:, None] + parts * goes[:, None]
         columns = ops.where(diagonal, ops.one(columns), columns)
         state = ops.keep((left, weights * stays, columns, total, squares))
         return state, (state[0][-1], state[1][-1])
 
-    start = ops.zero(columns), ops.zero(noise), columns, noise, ops.one(noise) + ops.zero(noise)
+    start = ops.zero(columns), ops.zero(noise), columns, noise, ops.one(noise)
     (_, _, columns, own, _), (left, after) = ops.each(len(parts) + k - 1, step, start)
     return columns, own, left[k - 1 :, k:], after[k - 1 :]
