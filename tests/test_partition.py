@@ -17,6 +17,8 @@ from helpers import (
 )
 from processes import run_program
 
+from guarded.memory import Rooms, plain  # isort: skip
+
 import tridiag
 from tridiag.kernels.jobs import systems
 
@@ -72,6 +74,23 @@ def test_chunks_of_every_length_with_a_zero_diagonal(rows: int) -> None:
     """An odd chunk is singular by itself."""
     check(zero_diagonal((2 * (rows // 2),)))
     check(zero_diagonal((2 * (rows // 2),)), pivoting=True)
+
+
+@pytest.mark.parametrize("behind", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("pivoting", [False, True])
+def test_copies_read_no_row_that_is_none(pivoting: bool, masked: bool, behind: bool) -> None:
+    """Of a transpose a begins with its second entry, c ends with its last but one: beside them nothing is read."""
+    a, b, c, d = dominant((20_001,))
+    where = np.arange(20_001) % 7 != 3 if masked else None
+    rooms = Rooms()
+    held = [rooms.copy(x, plain(1, behind)._replace(every=2)) for x in (a, b, c, d)]
+    for x in held:
+        x.lock()
+    options: dict[str, Any] = {"backend": NAME, "transpose": True, "pivoting": pivoting, "where": where}
+    found = tridiag.solve(*(x.array for x in held), **options)
+    rooms.give_back()
+    np.testing.assert_allclose(found, tridiag.solve(a, b, c, d, **options), rtol=1e-13, atol=1e-14)
 
 
 @pytest.mark.parametrize("pivoting", [False, True, "auto"])

@@ -114,7 +114,7 @@ def copy_rows(zero, plan, first, last):
         target = plan.copy[operand]
         if target != 0:
             for i in range(first, last):
-                store(target + i * side, P.entry_of(zero, plan, operand, i))
+                store(target + i * side, P.inner(zero, plan, operand, i))
 
 
 @njit(**ONCE)

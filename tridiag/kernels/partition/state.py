@@ -159,6 +159,14 @@ def entry_of(zero, plan, operand, i):
 
 
 @njit(**OPTIONS)
+def inner(zero, plan, operand, i):
+    """The same; zero for what would couple a row with none: it may lie outside of the operand."""
+    if (operand == A and i == 0) or (operand == C and i == plan.rows - 1):
+        return zero
+    return entry_of(zero, plan, operand, i)
+
+
+@njit(**OPTIONS)
 def is_kept(plan, i):
     if plan.masked == 0:
         return True
@@ -170,11 +178,11 @@ def cut(zero, plan, operand, i):
     """An entry of a, b, c or d; of rows that are taken out those of the identity, and no coupling to them."""
     if not is_kept(plan, i):
         return unit(zero) if operand == B else zero
-    if operand == A and (i == 0 or not is_kept(plan, i - 1)):
+    if operand == A and i > 0 and not is_kept(plan, i - 1):
         return zero
-    if operand == C and (i == plan.rows - 1 or not is_kept(plan, i + 1)):
+    if operand == C and i < plan.rows - 1 and not is_kept(plan, i + 1):
         return zero
-    return entry_of(zero, plan, operand, i)
+    return inner(zero, plan, operand, i)
 
 
 @njit(**OPTIONS)
