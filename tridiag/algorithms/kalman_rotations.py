@@ -102,8 +102,7 @@ def side_by_side(ops: Any, parts: Any, weights: Any, columns: Any, noise: Any) -
         inverted = inverse(ops, ops.where(nothing, squares, total))
         stays, goes = ops.where(nothing, alike, own) * inverted, ops.where(nothing, first, share) * inverted
         left = difference(ops, parts, columns * first[:, None], ops.vanished, divides)
-        columns = columns * stays[:, None] + parts * goes[:, None]
-        columns = ops.where(diagonal, ops.one(columns), columns)
+        columns = columns + left * goes[:, None]
         state = ops.keep((left, weights * stays, columns, total, squares))
         return state, (state[0][-1], state[1][-1])
 
