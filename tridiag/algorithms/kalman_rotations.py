@@ -81,7 +81,7 @@ def side_by_side(ops: Any, parts: Any, weights: Any, columns: Any, noise: Any) -
     is left of the entries behind it, and the weights of that.
     """
     k, width = len(columns), parts.shape[1]
-    like = ops.zero(weights[0] + noise[0] + parts[0, 0] + columns[0, 0])  # all axes of the batch
+    like = ops.zero(weights[0] + noise[0] + parts[0, 0])  # all axes of the batch
     parts, weights, columns, noise = (x + like for x in (parts, weights, columns, noise))
     (eps, tiny), none = ops.limits(parts), ops.zero(parts[: k - 1])
     entering, entering_weights = ops.join(parts, none), ops.join(weights, none[:, 0])
@@ -102,7 +102,11 @@ def side_by_side(ops: Any, parts: Any, weights: Any, columns: Any, noise: Any) -
         inverted = inverse(ops, ops.where(nothing, squares, total))
         stays, goes = ops.where(nothing, alike, own) * inverted, ops.where(nothing, first, share) * inverted
         left = difference(ops, parts, columns * first[:, None], ops.vanished, divides)
-        columns = columns + left * goes[:, None]
+        # what loses nothing: what is left of a part is exact beside a column of more weight, and 0 may be
+        lighter = goes * first > stays
+        taken = ops.where(lighter[:, None], parts, left) * goes[:, None]
+        moved = columns * ops.where(lighter, stays, 1.0)[:, None] + taken
+        columns = ops.where(diagonal, columns, moved)
         state = ops.keep((left, weights * stays, columns, total, squares))
         return state, (state[0][-1], state[1][-1])
 
