@@ -83,7 +83,7 @@ def side_by_side(ops: Any, parts: Any, weights: Any, columns: Any, noise: Any) -
     k, width = len(columns), parts.shape[1]
     like = ops.zero(weights[0] + noise[0] + parts[0, 0])  # all axes of the batch
     parts, weights, columns, noise = (x + like for x in (parts, weights, columns, noise))
-    (eps, tiny), none = ops.limits(parts), ops.zero(parts[: k - 1])
+    (eps, tiny), none, one = ops.limits(parts), ops.zero(parts[: k - 1]), ops.one(noise)
     entering, entering_weights = ops.join(parts, none), ops.join(weights, none[:, 0])
     rows, entries = (ops.positions(x, parts.ndim, i, parts) for i, x in enumerate((k, width)))
     diagonal, divides = rows == entries, entries < k if width > k else None
@@ -105,11 +105,11 @@ def side_by_side(ops: Any, parts: Any, weights: Any, columns: Any, noise: Any) -
         # what loses nothing: what is left of a part is exact beside a column of more weight, and 0 may be
         lighter = goes * first > stays
         taken = ops.where(lighter[:, None], parts, left) * goes[:, None]
-        moved = columns * ops.where(lighter, stays, 1.0)[:, None] + taken
+        moved = columns * ops.where(lighter, stays, one)[:, None] + taken
         columns = ops.where(diagonal, columns, moved)
         state = ops.keep((left, weights * stays, columns, total, squares))
         return state, (state[0][-1], state[1][-1])
 
-    start = ops.zero(columns), ops.zero(noise), columns, noise, ops.one(noise)
+    start = ops.zero(columns), ops.zero(noise), columns, noise, one
     (_, _, columns, own, _), (left, after) = ops.each(len(parts) + k - 1, step, start)
     return columns, own, left[k - 1 :, k:], after[k - 1 :]
