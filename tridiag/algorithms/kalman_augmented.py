@@ -162,7 +162,7 @@ def regression(ops: Any, series: Any, many: Model, wide: StateSpace, predicted: 
     none = ops.full((count, m, *unseen.shape[2:]), 0, unseen)
     parts = ops.join(beside(ops, own, errors[:, :m]), beside(ops, transpose(unseen), none))
     weights = ops.join(weights, ops.stack([size] * count))
-    parts, weights = kalman_columns.orthogonal(ops, kalman_columns.Columns(parts, weights), count)[0]
+    parts, weights = kalman_columns.orthogonal(ops, kalman_columns.Columns(parts, weights), count)
     return Fit(parts[:, :count], parts[:, count:], inverse(ops, weights))
 
 

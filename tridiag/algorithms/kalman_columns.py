@@ -65,12 +65,7 @@ def of_covariance(ops: Any, cov: Any) -> Columns:
 
 def predict(ops: Any, F: Any, Q: Any, columns: Columns) -> Columns:
     """Those of F P F^T + Q."""
-    return Columns(*rotated(ops, moved(ops, F, columns), of_covariance(ops, Q))[:2])
-
-
-def rotated(ops: Any, columns: Columns, noise: Columns) -> tuple[Any, ...]:
-    """As `tridiag.algorithms.kalman_rotations.side_by_side`."""
-    return side_by_side(ops, *columns, *noise)
+    return Columns(*side_by_side(ops, *moved(ops, F, columns), *of_covariance(ops, Q))[:2])
 
 
 def below(ops: Any, x: Any, place: Any, j: Any) -> Any:
@@ -78,11 +73,11 @@ def below(ops: Any, x: Any, place: Any, j: Any) -> Any:
     return ops.where(place > j, x, ops.where(place == j, ops.one(x), ops.zero(x)))
 
 
-def orthogonal(ops: Any, columns: Columns, size: int) -> tuple[Columns, Any]:
+def orthogonal(ops: Any, columns: Columns, size: int) -> Columns:
     """As many as ``size`` of the same covariance of the first states, by weighted Gram-Schmidt: L lower triangular.
 
-    With each what goes with it of the others; what is left of the columns of these beside it. No product of columns is
-    formed beforehand, and no variance is a difference of two.
+    With each what goes with it of the others. No product of columns is formed beforehand, and no variance is a
+    difference of two.
     """
     parts, weights = columns
     parts, (eps, tiny) = parts + ops.zero(weights)[:, None], ops.limits(parts)
@@ -103,8 +98,7 @@ def orthogonal(ops: Any, columns: Columns, size: int) -> tuple[Columns, Any]:
         left = difference(ops, parts, left * first[:, None], ops.vanished, divides)
         return left, Columns(below(ops, part, place, j), variance)
 
-    left, found = ops.each(size, column, parts)
-    return Columns(*found), left
+    return Columns(*ops.each(size, column, parts)[1])
 
 
 def eliminated(ops: Any, lower: Any, x: Any) -> Any:
@@ -199,8 +193,8 @@ def go_back(ops: Any, F: Any, Q: Any, columns: Columns) -> Back:
 def halfway(ops: Any, F: Any, Q: Any, columns: Columns, own: Any) -> tuple[Any, Columns]:
     """Of the next state and of what has columns of its ``own``, as many as states; those left of the latter."""
     forward, noise = moved(ops, F, columns), of_covariance(ops, Q)
-    noise = noise._replace(parts=beside(ops, noise.parts, ops.zero(F)))
-    parts, weights, left, after = rotated(ops, forward._replace(parts=beside(ops, forward.parts, own)), noise)
+    given = beside(ops, forward.parts, own), forward.weights, beside(ops, noise.parts, ops.zero(F)), noise.weights
+    parts, weights, left, after = side_by_side(ops, *given)
     return ops.where(weights[:, None] > 0, parts, ops.zero(parts)), Columns(left, after)
 
 
@@ -222,7 +216,7 @@ def gain_back(ops: Any, F: Any, Q: Any, columns: Columns) -> Any:
 def smooth(ops: Any, back: Back, turn: Turn, columns: Columns) -> Columns:
     """Those of coordinates, from the columns of those of the next state once all is known."""
     gain = ops.product(back.gain, turn.matrix)
-    return orthogonal(ops, together(ops, moved(ops, gain, columns), back.noise), len(gain))[0]
+    return orthogonal(ops, together(ops, moved(ops, gain, columns), back.noise), len(gain))
 
 
 def beside(ops: Any, x: Any, z: Any) -> Any:

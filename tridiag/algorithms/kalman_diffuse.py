@@ -95,7 +95,7 @@ def predict(ops: Any, F: Any, Q: Any, state: Diffuse, most: int = 1) -> Diffuse:
     """A step later; above ``most`` times as many columns as states they are made as many."""
     known = together(ops, kalman_columns.moved(ops, F, state.known), kalman_columns.of_covariance(ops, Q))
     if len(known.parts) > most * len(F):
-        known = kalman_columns.orthogonal(ops, known, len(F))[0]
+        known = kalman_columns.orthogonal(ops, known, len(F))
     told = kalman_columns.moved(ops, F, state.told)
     return ops.keep(state._replace(mean=apply(ops, F, state.mean), known=known, told=told, A=carried(ops, F, state.A)))
 
@@ -237,7 +237,7 @@ def is_known(ops: Any, state: Diffuse) -> Any:
 
 def is_settled(ops: Any, state: Diffuse) -> Any:
     """Whether the covariance of what is known would lose no digits as it stands: what is uncertain is of one size."""
-    own = kalman_columns.orthogonal(ops, together(ops, state.known, state.told), len(state.A))[0].weights
+    own = kalman_columns.orthogonal(ops, together(ops, state.known, state.told), len(state.A)).weights
     variances = diagonal(finite(ops, state))
     eps = ops.limits(own)[0]
     certain = own <= NOISE * len(own) * eps * variances

@@ -231,12 +231,6 @@ class Operations:
 
     # what many loops read: XLA would compute it again in each of them
     keep = staticmethod(lax.optimization_barrier)
-    one_by_one = False
-
-    @classmethod
-    def row_by_row(cls, f: Callable[..., Any], x: Any, y: Any, z: Any) -> Any:
-        """``f(ops, x, y, z[:, i])`` for all i at once: the rows of what it makes."""
-        return f(cls, x[:, None], y[:, None], z)
 
     @staticmethod
     def stack(rows: Any) -> Any:

@@ -284,8 +284,8 @@ def orthogonal(zero, worker, parts, count, size, columns, found):
 
 
 @njit(**OPTIONS)
-def rotated(zero, worker, parts, count, size, length, columns, weights):
-    """A root, in its place, plus sum_m w[m] parts[m] parts[m]^T, and what is left of the parts and their weights.
+def rotated(zero, worker, parts, k, length, columns, weights):
+    """A root, in its place, plus sum_m w[m] parts[m] parts[m]^T of k parts; what is left of these and their weights.
 
     Rows of ``length`` bytes. Rotations without square roots, of one column with one part after another: where weights
     are of many magnitudes, what is left of a part loses weight, and no digits. What is rounding alone is 0: of what is
@@ -295,9 +295,9 @@ def rotated(zero, worker, parts, count, size, length, columns, weights):
     Mathematics 12, 1973.
     """
     width, lanes, step, vectors = bytes_of_real(zero, ()), lanes_of(zero, ()), parts.step, worker.row // LINE
-    for j in range(size):
+    for j in range(k):
         variance = number(zero, weights, j)
-        for m in range(count):
+        for m in range(k):
             entry, weight = number(zero, parts.address + m * step, j), number(zero, worker.part_weights, m)
             scaled = weight * entry
             more = variance + entry * scaled
@@ -314,7 +314,7 @@ def rotated(zero, worker, parts, count, size, length, columns, weights):
         put_number(zero, weights, j, variance)
         column = columns.address + j * columns.step
         first = j // lanes  # before it all is 0 in a column, and nothing is left of parts
-        rotate_each(zero, (column, parts.address, step, worker.rotations, count, first, vectors, length // LINE))
+        rotate_each(zero, (column, parts.address, step, worker.rotations, k, first, vectors, length // LINE))
         unit(zero, column, j)
 
 
@@ -339,7 +339,7 @@ def predict_root(zero, job, worker):
     pack(zero, (worker.part_weights, row, worker.root_weights, row, 1, row // size))
     pack(zero, (worker.columns, row, worker.noise_columns, row, k, row // size))
     pack(zero, (worker.root_weights, row, worker.noise_weights, row, 1, row // size))
-    rotated(zero, worker, parts, k, k, row, Rows(worker.columns, row), worker.root_weights)
+    rotated(zero, worker, parts, k, row, Rows(worker.columns, row), worker.root_weights)
 
 
 @njit(**OPTIONS)
@@ -369,7 +369,7 @@ def halfway(zero, job, worker):
     for j in range(k):
         clear(zero, (worker.joint + row + j * both, vectors))
     pack(zero, (worker.joint_weights, row, worker.noise_weights, row, 1, row // size))
-    rotated(zero, worker, parts, k, k, both, Rows(worker.joint, both), worker.joint_weights)
+    rotated(zero, worker, parts, k, both, Rows(worker.joint, both), worker.joint_weights)
 
 
 @njit(**OPTIONS)

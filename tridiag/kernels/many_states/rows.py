@@ -162,16 +162,20 @@ def outer(code: Code, target: Value, x: Value, y: Value, *sizes: Value) -> None:
 add_outer_to = library.add("outer", outer)
 
 
+def rest_of(code: Code, x: Value, y: Value) -> Value:
+    """x - y, or 0 where that is rounding alone."""
+    found = x - y
+    nothing = code.size(found) <= (code.size(x) + code.size(y)) * (ROUNDING * code.eps)
+    return code.where(nothing, code.zero(), found)
+
+
 def take_off(
     code: Code, target: Value, step: Value, numbers: Value, source: Value, rows: Value, vectors: Value
 ) -> None:
     """A multiple of one row off each of some rows, or 0 where what is left is rounding alone; multiples in memory."""
 
     def rest(row: Value, place: Value, factor: Value, own: Value) -> None:
-        x, y = code.load(row + place), factor * own
-        found, rounding = x - y, ROUNDING * code.eps
-        nothing = code.size(found) <= (code.size(x) + code.size(y)) * rounding
-        code.store(row + place, code.where(nothing, code.zero(), found))
+        code.store(row + place, rest_of(code, code.load(row + place), factor * own))
 
     def column(place: Value) -> None:
         own = code.load(source + place)
@@ -202,7 +206,7 @@ def rotate(
     Of rows from vector ``first`` up to ``last``; before ``cut`` it is 0 where what is left is rounding alone.
     """
     first, cut, last = vectors
-    size, rounding = code.size_of_real, ROUNDING * code.eps
+    size = code.size_of_real
 
     def piece(cutting: bool, at: Value, width: int) -> None:
         """Some vectors, from a place in a row on."""
@@ -214,11 +218,7 @@ def rotate(
             turned = []
             for place, old in zip(places, state, strict=True):
                 x, y = code.load(own + place), entry * old
-                found = x - y
-                if cutting:
-                    nothing = code.size(found) <= (code.size(x) + code.size(y)) * rounding
-                    found = code.where(nothing, code.zero(), found)
-                code.store(own + place, found)
+                code.store(own + place, rest_of(code, x, y) if cutting else x - y)
                 turned.append(keep * old + take * x)
             return tuple(turned)
 

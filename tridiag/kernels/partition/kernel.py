@@ -34,7 +34,7 @@ from tridiag.kernels.partition.state import (
     bytes_of,
     line_height,
 )
-from tridiag.kernels.runtime.system import ask_for_huge_pages
+from tridiag.kernels.runtime.system import fresh
 from tridiag.kernels.runtime.threads import beginning, finish, start
 from tridiag.kernels.simd.functions import definition
 from tridiag.kernels.simd.interrupts import PIECE, stopping, stopping_at
@@ -44,7 +44,6 @@ from tridiag.kernels.simd.memory import (
     fetch_add,
     free,
     load,
-    malloc,
     set_half_word,
     store,
 )
@@ -149,10 +148,9 @@ def copy_operands(zero, plan, helpers):
     for operand in range(P.A, P.X + 1):
         count += wants_copy(zero, plan, operand)
     if count > 0:
-        memory = malloc(types.uint64(count * size))
+        memory = fresh(count * size)
         if memory == 0:
             return NO_MEMORY
-        ask_for_huge_pages(memory, count * size)
     at = memory
     for operand in range(P.A, P.X + 1):
         wanted = wants_copy(zero, plan, operand)
@@ -171,10 +169,9 @@ def copy_operands(zero, plan, helpers):
 def cut_operands(zero, plan, helpers):
     """Copies of a, b, c and d without the rows that are taken out in their place; False where there is no memory."""
     size = plan.rows * bytes_of(zero, ())
-    plan.cut = malloc(types.uint64(4 * size))
+    plan.cut = fresh(4 * size)
     if plan.cut == 0:
         return False
-    ask_for_huge_pages(plan.cut, 4 * size)
     RUN_PHASE(zero, (plan, P.CUT, helpers))
     for place in range(4):
         operand = place if place < P.WHERE else P.D

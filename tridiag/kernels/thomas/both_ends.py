@@ -9,6 +9,8 @@ then given what they have found here: what a system is does not depend on its ne
 
 from __future__ import annotations
 
+from typing import Any
+
 from numba import njit, types
 
 from tridiag.kernels.access.bind import offset
@@ -74,18 +76,35 @@ def sizes_of(zero, job):
 
 
 @njit(**OPTIONS)
-def places_of(zero, job, ends, first):
+def begin_of_neighbours(zero, job):
+    """Where what is kept of those in vectors ends, in bytes, and the words of their good lanes."""
+    vectors = in_vectors(zero, job)
+    return vectors * job.rows * bytes_of_real(zero, ()), vectors // lanes_of(zero, ()) * 8
+
+
+@njit(**OPTIONS)
+def places_behind(zero, job, ends, first, sizes):
     """Behind those in vectors: how many neighbours there are from ``first`` on, and what is kept of them."""
-    vectors, neighbours, (size, goods) = in_vectors(zero, job), job.abreast, sizes_of(zero, job)
-    kept, good = vectors * job.rows * bytes_of_real(zero, ()), vectors // lanes_of(zero, ()) * 8
+    neighbours, (kept, good), (size, goods) = job.abreast, begin_of_neighbours(zero, job), sizes
     k = first // neighbours
     return min(neighbours, job.matrices - first), ends.kept + kept + k * size, ends.good + good + k * goods
 
 
+@njit(**OPTIONS)
+def of_both(zero, job, ends, found):
+    """What is found of neighbours, and of those in vectors: ALL, SOME or 0 of all systems have certificates."""
+    vectors = in_vectors(zero, job)
+    if vectors == 0:
+        return found
+    return ends.found if vectors == job.matrices or found == ends.found else SOME
+
+
 @njit(**ONCE)
-def eliminate_neighbours(zero, job, ends, down):
-    """Systems that are not in vectors, ``job.abreast`` neighbours after the other; ALL, SOME or 0 have certificates."""
-    width = width_of(zero, job)
+def eliminate_neighbours(zero, job, ends, width, sizes, down, more):
+    """Systems that are not in vectors, ``job.abreast`` neighbours after the other; ALL, SOME or 0 have certificates.
+
+    ``more``: bands of groups beside those of the systems.
+    """
     (a, a_move), (c, c_move), whole, some = band_of(job, 0), band_of(job, 2), True, False
     for first in range(in_vectors(zero, job), job.matrices, job.abreast):
         bands = (
@@ -93,54 +112,70 @@ def eliminate_neighbours(zero, job, ends, down):
             *band_words(zero, job, B_, 0, first, width),
             *band_words(zero, job, c, c_move, first, width),
             *band_words(zero, job, D_, 0, first, width),
+            *more(zero, job, first),
         )
-        found = down(zero, (*bands, job.rows, *places_of(zero, job, ends, first)))
+        found = down(zero, (*bands, job.rows, *places_behind(zero, job, ends, first, sizes)))
         whole, some = whole and found == ALL, some or found != 0
     return ALL if whole else SOME if some else 0
 
 
 @njit(**ONCE)
-def substitute_neighbours(zero, job, ends, up):
+def substitute_neighbours(zero, job, ends, width, sizes, up, more):
     for first in range(in_vectors(zero, job), job.matrices, job.abreast):
-        band = band_words(zero, job, X_, 0, first, width_of(zero, job))
-        up(zero, (*band, job.rows, *places_of(zero, job, ends, first)))
+        bands = *band_words(zero, job, X_, 0, first, width), *more(zero, job, first)
+        up(zero, (*bands, job.rows, *places_behind(zero, job, ends, first, sizes)))
+
+
+def trial(sizes_of: Any, allocate: Any, give_back: Any, eliminate: Any, substitute: Any) -> Any:
+    """(job, zero): whether this was the job of a schedule and all systems are solved; certified ones wait else.
+
+    ``allocate`` (zero, job, bytes kept, bytes of good lanes), ``eliminate`` (zero, job, ends) -> ALL, SOME or 0.
+    """
+
+    @njit(**OPTIONS)
+    def eliminate_from_both_ends(job, zero):
+        if job.abreast == 0 or parts_of(zero, ()) != 1:
+            return types.int64(0)
+        times = job.matrices // job.abreast
+        (size, goods), (kept, good) = sizes_of(zero, job), begin_of_neighbours(zero, job)
+        ends = allocate(zero, job, kept + times * size, good + times * goods)
+        if address_of(ends) == 0:
+            return types.int64(0)
+        found = eliminate(zero, job, ends)
+        if found == 0:
+            give_back(ends)
+            return types.int64(0)
+        job.ends = address_of(ends)
+        if found == SOME:
+            return types.int64(0)
+        substitute(job, zero)
+        job.next = job.items
+        return types.int64(1)
+
+    return eliminate_from_both_ends
+
+
+@njit(**OPTIONS)
+def nothing_more(zero, job, first):
+    return ()
+
+
+@njit(**OPTIONS)
+def allocate_ends(zero, job, kept, good):
+    return allocate(ARRAYS(kept=kept, good=good))
 
 
 @njit(**OPTIONS)
 def eliminate_all(zero, job, ends):
     """ALL, SOME or 0 of the systems have certificates."""
+    width, sizes = width_of(zero, job), sizes_of(zero, job)
+    if width > 1:
+        return eliminate_neighbours(zero, job, ends, width, sizes, ELIMINATE, nothing_more)
+    found = eliminate_neighbours(zero, job, ends, width, sizes, ELIMINATE_ONE, nothing_more)
     vectors = in_vectors(zero, job)
-    if width_of(zero, job) > 1:
-        return eliminate_neighbours(zero, job, ends, ELIMINATE)
-    found = eliminate_neighbours(zero, job, ends, ELIMINATE_ONE)
-    if vectors == 0:
-        return found
-    eliminate_short(zero, job, vectors, ends.kept, ends.good, ends.addresses.found)
-    if vectors == job.matrices or found == ends.found:
-        return ends.found
-    return SOME
-
-
-@njit(**OPTIONS)
-def eliminate_from_both_ends(job, zero):
-    """Whether this was the job of this schedule and all systems are solved; certified ones wait for the others else."""
-    if job.abreast == 0 or parts_of(zero, ()) != 1:
-        return types.int64(0)
-    times, (size, goods), vectors = job.matrices // job.abreast, sizes_of(zero, job), in_vectors(zero, job)
-    kept, good = vectors * job.rows * bytes_of_real(zero, ()), vectors // lanes_of(zero, ()) * 8
-    ends = allocate(ARRAYS(kept=kept + times * size, good=good + times * goods))
-    if address_of(ends) == 0:
-        return types.int64(0)
-    found = eliminate_all(zero, job, ends)
-    if found == 0:
-        give_back(ends)
-        return types.int64(0)
-    job.ends = address_of(ends)
-    if found == SOME:
-        return types.int64(0)
-    substitute_both_ways(job, zero)
-    job.next = job.items
-    return types.int64(1)
+    if vectors != 0:
+        eliminate_short(zero, job, vectors, ends.kept, ends.good, ends.addresses.found)
+    return of_both(zero, job, ends, found)
 
 
 @njit(**OPTIONS)
@@ -149,10 +184,11 @@ def substitute_both_ways(job, zero):
     ends, vectors = ends_at(job.ends), in_vectors(zero, job)
     if job.doubts != 0:
         leave_out(zero, job, ends)
-    if width_of(zero, job) > 1:
-        substitute_neighbours(zero, job, ends, SUBSTITUTE)
+    width, sizes = width_of(zero, job), sizes_of(zero, job)
+    if width > 1:
+        substitute_neighbours(zero, job, ends, width, sizes, SUBSTITUTE, nothing_more)
     else:
-        substitute_neighbours(zero, job, ends, SUBSTITUTE_ONE)
+        substitute_neighbours(zero, job, ends, width, sizes, SUBSTITUTE_ONE, nothing_more)
     if vectors != 0:
         put_short(zero, job, vectors, ends.kept, ends.good)
     give_back(ends)
@@ -169,5 +205,6 @@ def leave_out(zero, job, ends):
             set_word(place, word(place) & ~(1 << k % width))
 
 
-BOTH_ENDS = c_function(eliminate_from_both_ends, "tridiag_both_ends", result=types.int64, first=JOB)
+FROM_BOTH_ENDS = trial(sizes_of, allocate_ends, give_back, eliminate_all, substitute_both_ways)
+BOTH_ENDS = c_function(FROM_BOTH_ENDS, "tridiag_both_ends", result=types.int64, first=JOB)
 SUBSTITUTE_ENDS = c_function(substitute_both_ways, "tridiag_substitute_ends", first=JOB)
