@@ -231,6 +231,7 @@ class Operations:
 
     # what many loops read: XLA would compute it again in each of them
     keep = staticmethod(lax.optimization_barrier)
+    one_by_one = False
 
     @staticmethod
     def stack(rows: Any) -> Any:
