@@ -97,8 +97,8 @@ def test_every_verb_where_a_state_is_hardly_seen() -> None:
     assert check(Y, EXAMPLE, "numpy_scan")
 
 
-# exact observations: 692, 909, 1252 lose digits of variances that are nearly 0, 720 all; F has hardly a rank: 508, 1576
-LOST = 508, 692, 720, 909, 1252, 1576
+# exact observations: 909, 1252 lose digits of variances that are nearly 0; F has hardly a rank: 508, 1576
+LOST = 508, 909, 1252, 1576
 BLOCKS = [range(25), *(pytest.param(range(i, i + 100), marks=pytest.mark.slow) for i in range(25, 1725, 100))]
 
 
