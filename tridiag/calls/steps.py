@@ -10,7 +10,7 @@ import numpy as np
 
 from tridiag.backends import BACKENDS
 from tridiag.kernels.jobs.batches import is_packed
-from tridiag.kernels.jobs.kalman import is_written_out, make_step_job, work_of_step
+from tridiag.kernels.jobs.kalman import make_step_job, work_of_step
 from tridiag.kernels.jobs.systems import WORTH_A_THREAD, threads
 from tridiag.kernels.jobs.words.kalman import COV, OPERANDS
 from tridiag.kernels.runtime.call_table import NOTHING, RESULT
@@ -35,7 +35,7 @@ class BoundStep(NamedTuple):
 
 
 def step(verb: str, given: Sequence[Array], dtype: np.dtype[Any]) -> tuple[Array, ...] | None:
-    """The states that a step makes, and of `update` the log-likelihood; None where there is no kernel for it."""
+    """The states that a step makes, and of `update` the log-likelihood; None where no kernel makes them."""
     bound = bound_step(verb, tuple([(x.dtype, x.shape, x.strides) for x in given]), dtype)
     return None if bound is None else run(bound, given)
 
@@ -56,11 +56,11 @@ def copied(bound: BoundStep, given: Sequence[Array]) -> list[Array]:
 
 @functools.lru_cache(1024)
 def bound_step(verb: str, facts: tuple[Facts, ...], dtype: np.dtype[Any]) -> BoundStep | None:
-    """The step of arrays with these facts in a dtype, if its kernel is written out for models of their size."""
+    """The step of arrays with these facts in a dtype; None: of no series, or nothing compiles kernels here."""
     names = ARGUMENTS[verb]
     lifted, batch = align_step({name: fact[1] for name, fact in zip(names, facts, strict=True)})
     states, observed = lifted["mean"][-1], lifted.get("y", (1,))[-1]
-    if 0 in batch or not is_written_out(states, observed) or BACKENDS["numba_scan"].unusable():
+    if 0 in batch or BACKENDS["numba_scan"].unusable():
         return None
     form = StateSpace(1, observed, states, batch, batch, None, False)
     results = (*batch, states), (*batch, states, states), *[batch] * (verb == "update")

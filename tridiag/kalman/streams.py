@@ -114,8 +114,9 @@ def update(mean: Array, cov: Array, y: Array, *, H: Array, R: Array, obs_interce
 
     Notes
     -----
-    By square roots of covariances (L D L'), Bierman's update. Whole series are faster by `tridiag.kalman.filter`, which
-    also knows of states that are unknown at first.
+    By square roots of covariances (L D L'), Bierman's update; kernels for more than 8 states or values observed take
+    covariances as they stand, and square roots where digits would be lost. Whole series are faster by
+    `tridiag.kalman.filter`, which also knows of states that are unknown at first.
     """
     if type(mean) is type(y) is np.ndarray and is_alike(obs_intercept, y):
         seen = y if obs_intercept is None else y - obs_intercept

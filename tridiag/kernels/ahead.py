@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tridiag.kernels.jobs.kalman import MANY, is_written_out, kernels_for
+from tridiag.kernels.jobs.kalman import MANY, is_written_out, kernels_for, kernels_for_step
 from tridiag.kernels.jobs.recurrences import MOST_IN_VECTORS
 from tridiag.kernels.jobs.words.kalman import COMPLETE, MISSING, SHARED
 from tridiag.kernels.jobs.words.recurrences import WRITTEN_OUT
@@ -36,7 +36,7 @@ class Taken(NamedTuple):
     """The kernels that a verb takes, and those of its backward pass that it does not take itself.
 
     A family, and what names one of it after the dtype: a `Size` stands for an order, or a length of vectors, ``STATES``
-    for the states and the values observed of a model, ``STATES_ALONE`` for its states.
+    for the states and the values observed of a model. Of steps the family is that of kernels written out for a size.
     """
 
     forward: tuple[Named, ...]
@@ -50,7 +50,7 @@ class Size(NamedTuple):
     most: int
 
 
-STATES, STATES_ALONE = object(), object()
+STATES = object()
 
 
 def each(family: str, kinds: Sequence[str], *sizes: object) -> tuple[Named, ...]:
@@ -85,7 +85,7 @@ VERBS = {
             *each("filter", DATA, STATES),
         )
     ),
-    "kalman.predict": Taken((("predict", STATES_ALONE), ("known_guard",))),
+    "kalman.predict": Taken((("predict", STATES), ("known_guard",))),
     "kalman.update": Taken((("update", STATES), ("known_guard",))),
 }
 
@@ -114,9 +114,8 @@ def filled(
     """The kernels of a family, one for every size that it is wanted for."""
     if rest and isinstance(rest[0], Size):
         return [(family, dtype, size, *rest[1:]) for size in sizes if rest[0].least <= size <= rest[0].most]
-    if rest in ([STATES], [STATES_ALONE]):
-        count = 2 if rest == [STATES] else 1
-        return [(family, dtype, *pair[:count]) for pair in states if is_written_out(pair[0], pair[count - 1])]
+    if rest == [STATES]:
+        return [named for pair in states for named in kernels_for_step(family, dtype, *pair)]
     if rest[:1] != [STATES]:
         return [(family, dtype, *rest)]
     some = [pair for pair in states if is_written_out(*pair) or family in MANY]

@@ -60,6 +60,8 @@ KERNELS = {
     "filter_guard": Family("filter_guard_{0}", "kalman.guard.build"),
     "predict": Family("predict{1}_{0}", "kalman.streams.build_predict"),
     "update": Family("update{1}_{2}_{0}", "kalman.streams.build_update"),
+    "predict_many": Family("predict_many_{0}", "many_states.streams.build_predict"),
+    "predict_in_lanes": Family("predict_in_lanes_{0}", "states_in_lanes.streams.build_predict", "predict_many"),
     "known_guard": Family("known_guard_{0}", "kalman.guard.build_known"),
     "alignment": Family("wavefront_{1}_{0}", "alignment.kernel.build"),
 }

@@ -29,12 +29,14 @@ MANY = {
     "moments": Many("filter_many", "filter_in_lanes", "filter_many"),
     "smoother": Many("smoother_many", "smoother_in_lanes", "smoother_many"),
     "filter_gradient": Many("gradient_many", "gradient_in_lanes", "gradient_many_shared"),
+    "predict": Many("predict_many", "predict_in_lanes", "predict_many"),
+    "update": Many("filter_many", "filter_in_lanes", "filter_many"),
 }
 MOST_KEPT = 64 * 1024 * 1024  # bytes, of a worker
 GROUP = 3  # series by themselves, in whose time as many are computed as a vector has lanes
 
 
-def is_written_out(states: int, observed: int) -> bool:
+def is_written_out(states: int, observed: int = 1) -> bool:
     """Whether there are kernels for just this size; of larger ones, code takes too long to compile."""
     return max(states, observed) <= K.WRITTEN_OUT
 
@@ -51,6 +53,12 @@ def kernels_for(family: str, dtype: str, states: int, observed: int, kind: str) 
         return [(family, dtype, states, observed, kind)]
     many = MANY[family]
     return [(name, dtype) for name in ([many.shared] if kind == K.SHARED else dict.fromkeys((many.one, many.lanes)))]
+
+
+def kernels_for_step(verb: str, dtype: str, states: int, observed: int) -> list[tuple[Any, ...]]:
+    """As `kernels_for`, of `tridiag.kalman.predict` or `tridiag.kalman.update`."""
+    sizes = (states,) if verb == "predict" else (states, observed)
+    return [(verb, dtype, *sizes)] if is_written_out(*sizes) else [(name, dtype) for name in MANY[verb][:2]]
 
 
 def fill_lanes(form: StateSpace, lanes: int, workers: int, kept: bool) -> bool:
@@ -89,17 +97,21 @@ def make_step_job(
     family: str, form: StateSpace, shapes: Sequence[Shape | None], dtype: np.dtype[Any], workers: int
 ) -> Job:
     """Of a single step: for contiguous arrays that have all batch axes, and none for time; None: not there."""
-    itemsize, ranks, (k, p) = dtype.itemsize, len(form.batch), (form.states, form.observed)
+    itemsize, lanes, ranks = dtype.itemsize, LINE // dtype.itemsize, len(form.batch)
     shapes = [*shapes, *[None] * (K.OPERANDS - len(shapes))]
     strides = [[*stretched(shape or (), itemsize, ranks), 0] for shape in shapes]
-    items = -(-math.prod(form.batch) * itemsize // LINE)
-    kernel = (family, dtype.name, k) if family == "predict" else (family, dtype.name, k, p)
-    return Job(kernel, words_of(form, form.batch, strides, items), min(workers, items) - 1, work_of_step(form))
+    kernels = kernels_for_step(family, dtype.name, form.states, form.observed)
+    if len(kernels) > 1 and not fill_lanes(form, lanes, workers, False):
+        lanes, kernels = 1, kernels[:1]
+    items = -(-math.prod(form.batch) // lanes)
+    words = words_of(form, form.batch, strides, items)
+    return Job(kernels[-1], words, min(workers, items) - 1, work_of_step(form))
 
 
 def work_of_step(form: StateSpace) -> int:
     """In the measure of `unknowns_of`."""
-    return math.prod(form.batch) * form.states * (form.states + form.observed)
+    work = math.prod(form.batch) * form.states * (form.states + form.observed)
+    return work if is_written_out(form.states, form.observed) else work * form.states
 
 
 def words_of(form: StateSpace, batch: Shape, strides: Sequence[Sequence[int]], items: int, **more: int) -> Any:
