@@ -134,7 +134,8 @@ def singular_systems() -> None:
         tridiag.solve(0.0, spread(b, Shard(2)), 0.0, d)
         raise AssertionError("it did not raise")
     except tridiag.SingularSystemError as error:
-        assert error.indices.tolist() == [[0, 3], [1, 2]]
+        assert error.indices.tolist() == [[0, 3], [1, 2]] and error.column == 9
+        assert str(error).startswith("2 of 12 systems are singular (the first at batch index (0, 3), column 9)"), error
         assert error.x.isnan().full_tensor().any(-1).sum() == 2
     x = tridiag.solve(0.0, spread(b, Shard(2)), 0.0, d, check=False).full_tensor()
     assert x.isnan().any(-1).nonzero().tolist() == [[0, 3], [1, 2]]
@@ -147,7 +148,8 @@ def singular_systems() -> None:
             tridiag.solve(*(spread(v, Shard(0)) for v in (a, diagonal, c, balanced)), transpose=transpose)
             raise AssertionError("it did not raise")
         except tridiag.SingularSystemError as error:
-            assert error.indices.shape == (1, 0)
+            assert error.indices.shape == (1, 0) and error.column == 9
+            assert str(error).startswith("the system is singular") and "in column 9" in str(error)
     whole = spread(b, Shard(1))
     try:  # each process has whole systems, and the last two have those
         tridiag.solve(0.0, whole, 0.0, 1.0 + 0 * whole, check=True)
@@ -155,6 +157,10 @@ def singular_systems() -> None:
     except tridiag.SingularSystemError as error:
         own = {2: [[1, 2]], 3: [[0, 3]]}
         assert error.indices.tolist() == own.get(torch.distributed.get_rank(), [])
+        if own.get(torch.distributed.get_rank()):
+            [place], column = own[torch.distributed.get_rank()], {2: 5, 3: 9}[torch.distributed.get_rank()]
+            told = f"1 of 3 systems on this device are singular (the first at batch index {(*place,)} of the whole, "
+            assert str(error).startswith(f"{told}column {column})") and error.column == column, error
 
 
 @check

@@ -35,6 +35,7 @@ def test_a_singular_system_raises_and_tells_which(backend: Subject, pivoting: bo
     error = caught.value
     assert isinstance(error, np.linalg.LinAlgError)
     np.testing.assert_array_equal(error.indices, [[1, 2]])
+    assert f"column {error.column})" in str(error) and pickle.loads(pickle.dumps(error)).column == error.column
     x = to_numpy(error.x).copy()
     assert np.isnan(x[1, 2]).all()
     x[1, 2] = 0

@@ -13,7 +13,7 @@ from tridiag.backends import BACKENDS
 from tridiag.calls.plan import Call
 from tridiag.errors import SingularSystemError
 from tridiag.libraries.arrays import library_of, module_of
-from tridiag.problems.forms import Form
+from tridiag.problems.forms import Form, Shape
 
 PERTURBED = 'for a huge finite solution solve(..., singular="perturb")'
 LONG, LONG_CYCLE = 10_000, 1_000  # rows; beyond, a loop over them in Python would take too long
@@ -28,24 +28,38 @@ def raise_if_singular(x: Any, status: Any, matrix: Matrix, form: Form) -> None:
     status[suspects] = exact_status(suspects, matrix, form)
     if status.any():
         indices = np.argwhere(status)
-        raise SingularSystemError(message(indices, int(status[tuple(indices[0])]) - 1, form), indices, x)
+        column = int(status[tuple(indices[0])]) - 1
+        raise SingularSystemError(message(indices, column, form.batch, form.periodic), indices, x, column)
 
 
-def message(indices: np.ndarray[Any, Any], row: int, form: Form) -> str:
-    """What is said of singular systems; ``row``: the column of the first one's zero pivot."""
-    column = f"column {row}"
-    if form.periodic and row == 0:
-        column += ", the last one of a periodic system: its columns depend on each other"
-    if not form.batch:
+def message(
+    indices: np.ndarray[Any, Any],
+    column: int | None,
+    batch: Shape,
+    periodic: bool,
+    part: bool = False,
+    more: str = f", {PERTURBED}",
+) -> str:
+    """What is said of singular systems; the column of the first one's zero pivot.
+
+    ``part``: other devices have other systems. ``more``: what else can be done.
+    """
+    told = f"column {column}"
+    if periodic and column == 0:
+        told += ", the last one of a periodic system: its columns depend on each other"
+    if not batch:
         return (
-            f"the system is singular: elimination with partial pivoting met a zero pivot in {column}; "
-            f"to go on with NaN pass check=False, {PERTURBED}"
+            f"the system is singular: elimination with partial pivoting met a zero pivot in {told}; "
+            f"to go on with NaN pass check=False{more}"
         )
     first = ", ".join(map(str, indices[0].tolist()))
+    count, place = f"{int(np.prod(batch))} systems", f"batch index ({first})"
+    if part:
+        count, place = f"{count} on this device", f"{place} of the whole"
     return (
-        f"{len(indices)} of {int(np.prod(form.batch))} systems are singular (the first at batch index ({first}), "
-        f"{column}): elimination with partial pivoting met a zero pivot; .x holds the solution, NaN in "
-        f"these systems; to go on with NaN pass check=False, to take a row out pass where=, {PERTURBED}"
+        f"{len(indices)} of {count} are singular (the first at {place}, {told}): elimination with partial pivoting met "
+        "a zero pivot; .x holds the solution, NaN in these systems; to go on with NaN pass check=False, to take a row "
+        f"out pass where={more}"
     )
 
 

@@ -116,7 +116,7 @@ class Systems(NamedTuple):
             x = self.verb(**self.together(told), **self.options)
         except SingularSystemError as error:
             places = np.argwhere(verdict.unsolved)[error.indices[:, 0]]
-            raise singular(places + np.array(first, int), error.x) from error
+            raise singular(places + np.array(first, int), error.x, error.column) from error
         cuts = np.cumsum([rows[self.moving[0]].shape[-1] for rows in told])[:-1]
         return Settled(verdict, np.split(x, cuts, axis=-1))
 

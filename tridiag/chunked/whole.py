@@ -75,19 +75,20 @@ def solve_chunk(
         axis = options["axis"]
         where = [k for j, k in enumerate(block) if j != axis]
         first = [begins[j][k] for j, k in enumerate(where)]
-        raise singular(error.indices + np.array(first, int), error.x) from error
+        raise singular(error.indices + np.array(first, int), error.x, error.column) from error
 
 
-def singular(indices: np.ndarray[Any, Any], x: Any) -> SingularSystemError:
-    """The exception of a task that has met singular systems."""
+def singular(indices: np.ndarray[Any, Any], x: Any, column: int | None) -> SingularSystemError:
+    """The exception of a task that has met singular systems; the column of the first one's zero pivot."""
     first = ", ".join(map(str, indices[0].tolist()))
     systems = "a system is" if len(indices) == 1 else f"{len(indices)} systems of a chunk are"
     return SingularSystemError(
-        f"{systems} singular (batch index ({first}) of the whole array): elimination with partial pivoting met a zero "
-        "pivot; to go on with NaN pass check=False, to take a row out pass where=, "
+        f"{systems} singular (batch index ({first}) of the whole array, column {column}): elimination with partial "
+        "pivoting met a zero pivot; to go on with NaN pass check=False, to take a row out pass where=, "
         f"{PERTURBED} where chunks hold whole systems",
         indices,
         x,
+        column,
     )
 
 

@@ -42,7 +42,7 @@ NAMED = {
     "torch.distributed._functional_collectives.": "is a tensor that is still to come ({kind}); pass {name}.wait()",
     "torch.distributed.": "is a tensor whose entries are distributed ({kind}); pass {name}.to_local() where each "
     "device has whole systems, or {name}.full_tensor(); solve, matmul, slogdet and recurrences take DTensors where "
-    "all their arrays are",
+    "all their arrays are, but for singular='perturb'",
     "torch.masked.": "is a masked tensor; pass {name}.get_data(), and the rows to keep as where={name}.get_mask()",
     "torch.nested.": "is a nested tensor, whose rows differ in length; pass torch.nested.to_padded_tensor({name}, 0.0) "
     "and the rows to keep as where=",

@@ -54,6 +54,14 @@ class Layout(NamedTuple):
         rows = shares(self.shape[self.axis], self.mesh.size(dim))
         return Cut(self.mesh, dim, rows, self.mesh.get_local_rank(dim))
 
+    def own_batch(self) -> Shape:
+        """The lengths of the batch axes on this device."""
+        return tuple(self.share(k)[0] for k in range(len(self.shape)) if k != self.axis)
+
+    def cuts_batch(self) -> bool:
+        """Whether other devices may have other systems."""
+        return any(cut not in (None, self.axis) for cut in self.cuts)
+
     def batch_index(self, local: Any) -> Any:
         """Batch indices of systems, from those on this device."""
         firsts = [self.share(k)[1] for k in range(len(self.shape)) if k != self.axis]

@@ -17,6 +17,7 @@ from tridiag.calls import execute, parts
 from tridiag.calls.distributed import exchange
 from tridiag.calls.distributed.placements import Cut
 from tridiag.calls.plan import prepare
+from tridiag.calls.singular import message
 from tridiag.errors import SingularSystemError
 
 AT_ONCE = 2**21  # unknowns of systems that are gathered at a time, or one system
@@ -189,18 +190,19 @@ def solve_whole(found: Found, doubtful: Any, bands: Bands, d: Any, where: Any, c
     given = [lined_up(x, course) for x in (*bands, d) + (() if where is None else (where,))]
     listed = doubtful.reshape(-1).nonzero()[:, 0]
     x, ends = lined_up(found.x, course).clone(), [y.reshape(-1) for y in found[1:]]
-    first, singular = sum(cut.rows[: cut.own]), []
+    first, singular, column = sum(cut.rows[: cut.own]), [], None
     for those in listed.split(max(1, AT_ONCE // n)):
         a, b, c, right, *mask = (gathered_rows(y[those], course) for y in given)
-        whole, bad = solved((a, b, c), right, mask[0] if mask else None, course)
+        whole, bad, pivot = solved((a, b, c), right, mask[0] if mask else None, course)
         singular.append(those[bad])
+        column = pivot if column is None else column
         x[those] = whole[:, first : first + course.rows]
         for y, at in zip(ends, (first - 1, first + course.rows), strict=True):
             there = course.rows > 0 and (course.periodic or 0 <= at < n)
             y[those] = whole[:, at % n] if there else 0
     back = x.reshape(*course.batch, course.rows).movedim(-1, course.axis).contiguous()
     if course.check:
-        raise_if_any(torch.cat(singular), back, course)
+        raise_if_any(torch.cat(singular), column, back, course)
     return Found(back, *(y.reshape(course.ends) for y in ends))
 
 
@@ -219,8 +221,11 @@ def gathered_rows(x: Any, course: Course) -> Any:
     return whole.to(x.dtype)
 
 
-def solved(bands: Bands, d: Any, where: Any, course: Course) -> tuple[Any, Any]:
-    """x of whole systems, and which of them are singular; the same on every device."""
+def solved(bands: Bands, d: Any, where: Any, course: Course) -> tuple[Any, Any, int | None]:
+    """x of whole systems, which of them are singular, and the column of the first one's zero pivot.
+
+    All are the same on every device.
+    """
     a, b, c = bands
     call = prepare(
         "solve", {"a": a, "b": b, "c": c, "d": d}, where=where, pivoting=course.pivoting, periodic=course.periodic,
@@ -228,21 +233,16 @@ def solved(bands: Bands, d: Any, where: Any, course: Course) -> tuple[Any, Any]:
     )  # fmt: skip
     singular = torch.zeros(len(d), dtype=torch.bool)
     try:
-        return execute.solve(call, call.plan.backend, course.check), singular
+        return execute.solve(call, call.plan.backend, course.check), singular, None
     except SingularSystemError as error:
         singular[torch.from_numpy(error.indices[:, 0])] = True
-        return error.x, singular
+        return error.x, singular, error.column
 
 
-def raise_if_any(singular: Any, x: Any, course: Course) -> None:
-    """Raise `SingularSystemError` for systems that are."""
+def raise_if_any(singular: Any, column: int | None, x: Any, course: Course) -> None:
+    """Raise `SingularSystemError` for systems that are; the column of the first one's zero pivot."""
     if not len(singular):
         return
     places = torch.stack(torch.unravel_index(singular, course.batch), 1) if course.batch else singular[:, None][:, :0]
-    raise SingularSystemError(
-        f"{len(singular)} of {course.systems} systems, whose rows lie on {course.cut.parts} devices, are singular: "
-        "elimination with partial pivoting met a zero pivot; .indices tells which, .x holds the solution, NaN in these "
-        "systems; to go on with NaN pass check=False, to take a row out pass where=",
-        places.numpy(),
-        x,
-    )
+    indices = places.numpy()
+    raise SingularSystemError(message(indices, column, course.batch, course.periodic, more=""), indices, x, column)

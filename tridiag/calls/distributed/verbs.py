@@ -24,6 +24,7 @@ from tridiag.calls.distributed.placements import (
 )
 from tridiag.calls.plan import check_periodic, prepare, wants_check
 from tridiag.calls.sequences import PREPARERS, check_logarithms
+from tridiag.calls.singular import message
 from tridiag.errors import BackendError, SingularSystemError
 from tridiag.problems.forms import align, align_recurrence, broadcast
 
@@ -60,7 +61,7 @@ def solve(
             error.x = execute.restore(call, error.x, None)
             raise
 
-    x = agreed(run, layout) if check is True else located(run, layout)
+    x = (agreed if check is True else located)(run, layout, periodic)
     return given_back(connected(x, local), layout)
 
 
@@ -105,20 +106,22 @@ def check_place(call: Any, backend: str) -> None:
         )
 
 
-def located(run: Callable[[], Any], layout: Layout) -> Any:
+def located(run: Callable[[], Any], layout: Layout, periodic: bool) -> Any:
     """Run; singular systems are told by their places in the whole batch."""
     try:
         return run()
     except SingularSystemError as error:
         error.indices, error.x = layout.batch_index(error.indices), given_back(error.x, layout)
+        batch, part = layout.own_batch(), layout.cuts_batch()
+        error.args = (message(error.indices, error.column, batch, periodic, part, more=""),)
         raise
 
 
-def agreed(run: Callable[[], Any], layout: Layout) -> Any:
+def agreed(run: Callable[[], Any], layout: Layout, periodic: bool) -> Any:
     """The same, raising on all devices of the mesh alike."""
     x, failed = None, None
     try:
-        x = located(run, layout)
+        x = located(run, layout, periodic)
     except SingularSystemError as error:
         failed = error
     flag = torch.tensor(failed is not None, device=layout.mesh.device_type)
