@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -129,6 +130,27 @@ def test_intercepts(verb: str) -> None:
         more = {name: np.random.default_rng(1).normal(size=shape)}
         for _ in range(2):
             assert_alike(one_step(verb, given, **more), in_numpy(verb, given, **more), 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "told"),
+    [
+        ("y", (), r"y has shape \(\); .* np.array\(\[y\]\)\?"),
+        ("mean", (2, 1), r"mean has shape \(2, 1\); wanted \(..., k\), no column: mean\[..., 0\]\?"),
+        ("H", (2,), r"H has shape \(2,\); .* ends in \(1, 2\): H\[None\]\?"),
+        ("H", (2, 1), r"H has shape \(2, 1\); .*: H.swapaxes\(-1, -2\)\?"),
+        ("R", (), r"R has shape \(\); .*: np.eye\(1\) times it\?"),
+        ("cov", (2,), r"cov has shape \(2,\); .*: np.diag\(cov\)\?"),
+        ("obs_intercept", (1, 1, 1), None),
+        ("obs_intercept", (3,), r"obs_intercept has shape \(3,\); .* ends in \(1,\)$"),
+        ("H", (3,), r"H has shape \(3,\); .* ends in \(1, 2\)$"),
+    ],
+)
+def test_what_is_told_of_other_shapes(name: str, shape: tuple[int, ...], told: str | None) -> None:
+    """What was probably meant."""
+    given = operands(UPDATE, 2, 1) | {name: np.ones(shape)}
+    with contextlib.nullcontext() if told is None else pytest.raises(ValueError, match=told):
+        kalman.update(**given)
 
 
 SPECIAL = {

@@ -114,8 +114,12 @@ def align_step(shapes: Mapping[str, Shape]) -> tuple[dict[str, Shape], Shape]:
     for name, letter in (("mean", "k"), ("y", "p")):
         if name in shapes:
             if not shapes[name] or not shapes[name][-1]:
-                raise ValueError(f"{name} has shape {shapes[name]}; wanted (..., {letter}), at least one value")
+                hint = f": np.array([{name}])?" if not shapes[name] else ""
+                raise ValueError(f"{name} has shape {shapes[name]}; wanted (..., {letter}), at least one value{hint}")
             lengths[letter] = shapes[name][-1]
+    column, states = shapes["mean"][-2:], shapes["cov"][-1:]
+    if column == (*states, 1) and states != (1,):
+        raise ValueError(f"mean has shape {shapes['mean']}; wanted (..., k), no column: mean[..., 0]?")
     for name, shape in shapes.items():
         checked_ending(name, shape, STEP[name], lengths)
     batch = common({name: shape[: len(shape) - len(STEP[name])] for name, shape in shapes.items()}, shapes)
@@ -164,9 +168,22 @@ def checked_ending(name: str, shape: Shape, letters: str, lengths: Mapping[str, 
     wanted = tuple(lengths[letter] for letter in letters)
     if shape[-len(wanted) :] != wanted:
         sizes = " and ".join(f"{lengths[x]} {LETTERS[x]}" for x in dict.fromkeys(letters))
-        meant = f": np.eye({wanted[0]}) times it?" if shape == () and len({*letters}) == 1 < len(letters) else ""
-        raise ValueError(f"{name} has shape {shape}; with {sizes} it ends in {wanted}{meant}")
+        raise ValueError(f"{name} has shape {shape}; with {sizes} it ends in {wanted}{meant(name, shape, wanted)}")
     return wanted
+
+
+def meant(name: str, shape: Shape, wanted: Shape) -> str:
+    """What is probably to be passed in place of a vector or matrix of another shape, as a question; or nothing."""
+    first, last = wanted[0], wanted[-1]
+    if len(wanted) == 1:
+        found = f"{name}[..., 0]" if shape[-2:] == (last, 1) else ""
+    elif first == last:
+        found = {(): f"np.eye({last}) times it", wanted[1:]: f"np.diag({name})"}.get(shape, "")
+    elif shape[-2:] == wanted[::-1]:
+        found = f"{name}.swapaxes(-1, -2)"
+    else:
+        found = f"{name}[None]" if shape == (last,) and first == 1 else ""
+    return found and f": {found}?"
 
 
 def check_time(name: str, shape: Shape, wanted: Shape, n: int, series: int | None) -> None:
