@@ -352,6 +352,11 @@ BAD = {
     "H of other states": ({"H": np.zeros((1, 3))}, ValueError, r"H has shape \(1, 3\); with 1 values .* and 2 states"),
     "R of other values": ({"R": np.eye(2)}, ValueError, r"R has shape \(2, 2\); with 1 values"),
     "m0 of other states": ({"m0": np.zeros(3)}, ValueError, r"m0 has shape \(3,\)"),
+    "a step less": (
+        {"F": np.zeros((5, 2, 2))},
+        ValueError,
+        r"has length 5, and y has 6 steps; .* np.concatenate\(\[F, F\[..., -1:, :, :\]\], axis=-3\)",
+    ),
     "no time axis": ({"F": np.zeros((4, 2, 2))}, ValueError, r"time, of length n = 6 or 1; a model per series needs"),
     "batches": ({"P0": np.zeros((3, 2, 2))}, ValueError, r"the batch axes do not broadcast: y \(4, 6, 1\)"),
     "complex": ({"m0": np.zeros(2) * 1j}, TypeError, "complex128; wanted real numbers"),

@@ -18,6 +18,7 @@ MATRICES = {"F": "kk", "H": "pk", "Q": "kk", "R": "pp"}  # that may change with 
 INTERCEPTS = {"state_intercept": "k", "obs_intercept": "p"}  # vectors that may change with time, and may not be given
 CHANGING = MATRICES | INTERCEPTS
 STATES = {"m0": "k", "P0": "kk"}  # of the first step
+UNREAD = "F", "Q", "state_intercept"  # of whose steps in time the last is not read
 STEP = {"mean": "k", "cov": "kk", "y": "p"} | CHANGING  # the axes of a single one
 PARAMETERS = (*MATRICES, *STATES)
 COVARIANCES = ("Q", "R", "P0")
@@ -189,6 +190,12 @@ def meant(name: str, shape: Shape, wanted: Shape) -> str:
 def check_time(name: str, shape: Shape, wanted: Shape, n: int, series: int | None) -> None:
     """That the axis before those of one step is time, and that it is not the series that are meant."""
     before = shape[: -len(wanted)]
+    if name in UNREAD and before[-1:] == (n - 1,) and n - 1 not in (1, series):
+        last = f"{name}[..., -1:{', :' * len(wanted)}]"
+        raise ValueError(
+            f"{name} has shape {shape}: the axis of time has length {n - 1}, and y has {n} steps; wanted {n}, the last "
+            f"of which is never read: np.concatenate([{name}, {last}], axis={-1 - len(wanted)})"
+        )
     if before and before[-1] not in (1, n):
         ending, axes = ", ".join(map(str, wanted)), ", :" * len(wanted)
         rows = "its rows" if len(wanted) == 2 else "its last"
