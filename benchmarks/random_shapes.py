@@ -7,8 +7,8 @@ loops of `plain_loops`, on one thread and on as many as `tridiag` takes, and Sci
 verb; inside jit what `jax.lax` has. All get operands and, where they take one, ``out``. Answers are judged before the
 clock. A figure is our time over that of the best of the others: the geometric mean over the shapes, the worst of those
 that take 10 us or more, by how many microseconds the worst of the shorter ones is behind, and how many are behind by
-more than a tenth. The floor is the geometric mean of one who takes as long as it takes to add up the operands, by a
-plain loop, on one thread or several, or a jitted function; as an empty call where none has the shape of the result.
+more than a tenth. The floor is the geometric mean of one who takes as long as an empty call, in jit an empty program,
+and no less than adding up the operands that have the shape of the result, by a plain loop, on one thread or several.
 With ``--views`` operands and results lie in memory as views do, in one of seven ways each; the floor is an empty call.
 The ten worst shapes of all are told by name.
 
@@ -90,8 +90,8 @@ def figures(points: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def floor(others: dict[str, float]) -> float:
-    """The time of the fastest stream, or of the empty call where there is none."""
-    return min((others[name] for name in (STREAM, PARALLEL_STREAM) if name in others), default=others[EMPTY])
+    """The time of the empty call or of the fastest stream, whichever is longer."""
+    return max(others[EMPTY], min((others[name] for name in (STREAM, PARALLEL_STREAM) if name in others), default=0.0))
 
 
 def mean(ratios: Any) -> float:

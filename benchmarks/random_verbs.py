@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import operator
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -87,10 +86,14 @@ def plain(name: str, *arrays: Any, out: Any) -> dict[str, Callable[[], Any]]:
     calls = {told: written(function, *arrays, *results, returned=out) for told, function in loops.items()}
     added = [x for x in arrays if not isinstance(out, tuple) and np.shape(x) == out.shape]
     if added and not views:
-        target = np.empty_like(out)
-        for told, function in zip((STREAM, PARALLEL_STREAM), streams(len(added)), strict=True):
-            calls[told] = written(function, *added, target)
+        calls |= sums(added, np.empty_like(out))
     return calls
+
+
+def sums(arrays: list[Any], out: Any) -> dict[str, Callable[[], Any]]:
+    """Loops that add up arrays, on one thread and on several."""
+    names = STREAM, PARALLEL_STREAM
+    return {told: written(f, *arrays, out) for told, f in zip(names, streams(len(arrays)), strict=True)}
 
 
 def in_double(name: str, *arrays: Any, shape: tuple[int, ...]) -> Array:
@@ -417,13 +420,13 @@ def jitted(function: Callable[..., Any], *arrays: Array) -> Callable[[], Any]:
     return lambda: compiled(*given).block_until_ready()
 
 
-def programs_of_floors(*arrays: Array) -> dict[str, Callable[[], Any]]:
-    """What takes these arguments and returns one number of them, and what adds up those of the shape of the last."""
+def floors_in_jit(*arrays: Array) -> dict[str, Callable[[], Any]]:
+    """A program that takes these arguments and returns one number, and loops that add up those of the last one's shape.
 
-    def added(*given: Any) -> Any:
-        return functools.reduce(operator.add, [x for x in given if x.shape == given[-1].shape])
-
-    return {EMPTY: jitted(lambda *given: given[-1][0, 0], *arrays), STREAM: jitted(added, *arrays)}
+    What adds them up is compiled by Numba and called by Python: what XLA makes of a sum may take longer than the verb.
+    """
+    added = [x for x in arrays if x.shape == arrays[-1].shape]
+    return {EMPTY: jitted(lambda *given: given[-1][0, 0], *arrays), **sums(added, np.empty_like(arrays[-1]))}
 
 
 @verb("jit: solve", IN_JIT)
@@ -435,7 +438,7 @@ def jit_solve(rng: Rng, told: str) -> Problem:
     calls = {
         "tridiag": jitted(tridiag.solve, *given),
         "lax": jitted(lambda a, b, c, d: lax.linalg.tridiagonal_solve(a, b, c, d[..., None])[..., 0], *given),
-        **programs_of_floors(*given),
+        **floors_in_jit(*given),
     }
     return Problem(told, shape, dtype, calls, lambda x: worst_residual(*given, x), 1e6)
 
@@ -463,7 +466,7 @@ def jit_recurrence(rng: Rng, told: str) -> Problem:
         "tridiag": jitted(lambda a, x: tridiag.linear_recurrence(a, x, axis=axis), a, x),
         "associative_scan": jitted(lambda a, x: lax.associative_scan(join, (a, x), axis=axis)[1], a, x),
         "scan": jitted(scanned, a, x),
-        **programs_of_floors(a, x),
+        **floors_in_jit(a, x),
     }
     return Problem(f"{told}, axis={axis},", shape, dtype, calls, lambda y: relative_error(y, exact), PLAUSIBLE)
 
@@ -479,7 +482,7 @@ def jit_logarithms(rng: Rng, told: str) -> Problem:
     calls = {
         "tridiag": jitted(lambda x: tridiag.logcumsumexp(x, axis=axis), x),
         "cumlogsumexp": jitted(lambda x: lax.cumlogsumexp(x, axis), x),
-        **programs_of_floors(x),
+        **floors_in_jit(x),
     }
     return Problem(f"{told}, axis={axis},", shape, dtype, calls, lambda y: relative_error(y, exact), PLAUSIBLE)
 
@@ -504,6 +507,6 @@ def jit_matrices(rng: Rng, told: str) -> Problem:
     calls = {
         "tridiag": jitted(tridiag.matrix_recurrence, A, x),
         "scan": jitted(scanned, A, x),
-        **programs_of_floors(A, x),
+        **floors_in_jit(A, x),
     }
     return Problem(told, shape, dtype, calls, lambda y: relative_error(y, exact), PLAUSIBLE)

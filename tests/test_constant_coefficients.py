@@ -41,7 +41,7 @@ def test_any_number_of_steps_and_sequences(dtype: str, order: int) -> None:
     """End to end, with room between them, backwards, and from given values."""
     rng, eps = np.random.default_rng(order), np.finfo(dtype).eps
     a = [np.dtype(dtype).type(w) for w in COEFFICIENTS[:order]]
-    for n, count in itertools.product(STEPS, (1, 2, 19)):
+    for n, count in itertools.product(STEPS, (1, 2, 19, 37)):  # the last ones in halves, where they lie end to end
         room = rng.standard_normal((count, n + 3)).astype(dtype)
         init = rng.standard_normal((count, order)).astype(dtype)
         for x, start, reverse in itertools.product((room[:, :n].copy(), room[:, :n]), (None, init), (False, True)):
@@ -83,6 +83,18 @@ def test_what_is_not_finite_stays_in_its_sequence(bad: float) -> None:
         x[2, n // 3 + 1] = -bad
         wanted = step_by_step((1.0,), x).astype(float)
         np.testing.assert_allclose(tridiag.linear_recurrence(1.0, x), wanted, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("row", [0, 15, 16, 31, 32, 39])
+def test_what_is_not_finite_in_one_of_many_sequences(bad: float, row: int) -> None:
+    """In each half of those that are computed abreast, and behind both."""
+    x = np.random.default_rng(1).standard_normal((40, 6))
+    x[row, 2] = bad
+    for a in ((0.5, 0.25), (0.0, 0.0)):
+        wanted = step_by_step(a, x).astype(float)
+        np.testing.assert_allclose(tridiag.linear_recurrence(a, x), wanted, rtol=1e-12, atol=1e-14)
 
 
 def test_coefficients_that_grow() -> None:

@@ -24,9 +24,9 @@ FEWEST_BLOCKS = 2  # of such a sequence, where there are enough of them to fill 
 FEW_VECTORS = 64  # of values: with no more, to find where each sequence lies takes longer than to join steps
 MOST_IN_VECTORS = 4  # the highest order of `constant`
 FEWEST_IN_VECTORS = 16  # steps of its sequences which are not read as one; plain loops are quicker with fewer
-# of higher orders it is quicker with fewer sequences than MANY_ABREAST, with more steps than MOST_ABREAST, and with
-# few steps in single precision
-MANY_ABREAST, MOST_ABREAST, FEW_STEPS = 16, 4096, 24
+# of higher orders it is quicker with fewer sequences than MANY_ABREAST, with more steps than MOST_ABREAST, and where it
+# reads sequences as one; in double precision and of orders above JOINED_IN_DOUBLE only as long as these are few
+MANY_ABREAST, MOST_ABREAST, JOINED_IN_DOUBLE, FEW_AS_ONE = 16, 4096, 2, 128
 MANY_IN_VECTORS = 16  # sequences: with fewer, to find the factors of all steps takes longer than it saves
 FACTORS = 16 * 1024  # bytes of these factors at most, in the first level of the caches
 SHORTEST_CHUNK = 4  # times the lanes: steps of a lane, where there are not
@@ -176,7 +176,8 @@ def soonest_in_vectors(problem: Problem, as_one: bool) -> bool:
         return as_one or n >= FEWEST_IN_VECTORS
     if problem.started or problem.sequences < MANY_ABREAST or n > MOST_ABREAST:
         return True
-    return as_one and n < FEW_STEPS and problem.dtype.itemsize == 4
+    joined = problem.dtype.itemsize == 4 or problem.order <= JOINED_IN_DOUBLE or problem.sequences <= FEW_AS_ONE
+    return as_one and joined
 
 
 def kind_of(axes: Axes, problem: Problem, joining: bool) -> int:

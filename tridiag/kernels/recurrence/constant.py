@@ -9,6 +9,7 @@ seen at the end: what is not, times any factor, makes all that follow not finite
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -73,8 +74,11 @@ class Steps(NamedTuple):
 
     # ------------------------------------------------------------------------------------------- a vector
 
-    def join(self, code: Code, value: Value, before: Any, factors: Factors) -> tuple[Value, tuple[Value, ...]]:
-        """The values of a vector, and its last ones in all lanes, which are what is ``before`` the next."""
+    def join(self, code: Code, value: Value, before: Any, factors: Factors, early: bool) -> tuple[Value, Any]:
+        """The values of a vector, and its last ones in all lanes, which are what is ``before`` the next.
+
+        ``early``: the last ones wait for nothing but those before, which takes more instructions.
+        """
         lanes = code.lanes
         for width in widths(code)[:-1]:
             joined = value
@@ -82,11 +86,15 @@ class Steps(NamedTuple):
                 places = [lane - lane % width - 1 - j if lane & width else lane for lane in range(lanes)]
                 joined = factors.each((width, j)) * code.shuffle(value, value, places) + joined
             value = joined
-        last = [same_in_all(code, value, lanes - 1 - j) for j in range(self.order)]
+        last = self.last_of(code, value)
         for j in range(self.order - 1, -1, -1):
             value = factors.each((lanes, j)) * before[j] + value
-            last = [factors.one((lanes, j), lanes - 1 - k) * before[j] + x for k, x in enumerate(last)]
-        return value, tuple(last)
+            if early:
+                last = [factors.one((lanes, j), lanes - 1 - k) * before[j] + x for k, x in enumerate(last)]
+        return value, tuple(last if early else self.last_of(code, value))
+
+    def last_of(self, code: Code, value: Value) -> list[Value]:
+        return [same_in_all(code, value, code.lanes - 1 - j) for j in range(self.order)]
 
     def run(self, code: Code, n: Value, y: Value, x: Value, state: Any, factors: Any, go_on: Any) -> Any:
         """Some steps, any number of them; the state is what is before, and what ``go_on`` changes.
@@ -98,7 +106,7 @@ class Steps(NamedTuple):
         def steps(mask: Value | None) -> Any:
             def step(i: Value, state: Any) -> Any:
                 before, more = state
-                value, before = self.join(code, self.take(code, x, i, mask), before, factors(more))
+                value, before = self.join(code, self.take(code, x, i, mask), before, factors(more), True)
                 self.put(code, y, i, value, mask)
                 return before, go_on(more)
 
@@ -112,9 +120,13 @@ class Steps(NamedTuple):
 
     # ------------------------------------------------------------------------------------------- memory
 
+    def moved(self, code: Code, first: Value, i: Value) -> Value:
+        """The address of the number i steps behind the first."""
+        return first - i * code.size_of_real if self.backward else first + i * code.size_of_real
+
     def address(self, code: Code, first: Value, i: Value) -> Value:
         """Of the number that is first in memory of a vector of steps from i on."""
-        return first - (i + code.lanes - 1) * code.size_of_real if self.backward else first + i * code.size_of_real
+        return self.moved(code, first, i + (code.lanes - 1) * self.backward)
 
     def turned(self, code: Code, x: Value) -> Value:
         return code.shuffle(x, x, range(code.lanes - 1, -1, -1)) if self.backward else x
@@ -216,7 +228,8 @@ class EndToEnd(NamedTuple):
         """All values; 1: some is not finite, and none may be right.
 
         ``words``: the steps of all sequences, those of one, the addresses of the first y and x, and what `keep` wrote.
-        This is a function of its own, and a small one, so that all that its loop reads stays in registers.
+        This is a function of its own, and a small one, so that all that its loop reads stays in registers. Two halves,
+        of which each begins with a sequence, are computed abreast, so that none waits for its own values.
         """
         steps, n, y, x, table = words
         zero, lanes, vectors, size = code.integer(0), code.lanes, Steps(self.order, self.backward), self.size(code)
@@ -226,15 +239,32 @@ class EndToEnd(NamedTuple):
             def one(key: Key, lane: int) -> Value:
                 return code.spread(at + (places[key] + lane * code.size_of_real))
 
-            return Factors(lambda key: code.load_as(code.vector, at + places[key]), one)
+            return Factors(
+                functools.cache(lambda key: code.load_as(code.vector, at + places[key])), functools.cache(one)
+            )
 
         def go_on(at: Value) -> Value:
             at = at + forward
             return code.pick(at < table + whole, at, at - whole)
 
-        state = (code.real_zero(),) * self.order, table
-        end, _ = vectors.run(code, steps, y, x, state, factors, go_on)
-        return out_of_range(code, not_finite(code.real_zero(), end))
+        alike = n * lanes  # so many steps on, a vector begins in the same step of a sequence
+        half = steps / (alike * 2) * alike
+        halves = [tuple(vectors.moved(code, first, k) for first in (y, x)) for k in (zero, half, half * 2)]
+
+        def both(i: Value, state: Any) -> Any:
+            before, at = state
+            shared, found = factors(at), []
+            for (to, of), last in zip(halves[:2], before, strict=True):
+                value, last = vectors.join(code, vectors.take(code, of, i, None), last, shared, False)
+                vectors.put(code, to, i, value, None)
+                found.append(last)
+            return tuple(found), go_on(at)
+
+        nothing = (code.real_zero(),) * self.order
+        (first, second), at = code.fori(zero, half, both, ((nothing, nothing), table), step=lanes)
+        (y, x), left = halves[2], steps - half * 2
+        end, _ = vectors.run(code, left, y, x, (second, at), factors, go_on)
+        return out_of_range(code, not_finite(code.real_zero(), (*first, *end)))
 
 
 def not_finite(odd: Value, values: Sequence[Value]) -> Value:
