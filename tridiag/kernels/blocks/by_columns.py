@@ -33,7 +33,8 @@ JOB = RecordAt(Recurrences)
 def build(dtype: str, m: int):
     """The C function void run(job, helpers) for a dtype and blocks of m rows."""
     zero, loops, library, bind = np.zeros((), dtype)[()], ColumnLoops(m), Library(f"block_columns{m}"), binder(OPERANDS)
-    begin, forward = library.add("begin", loops.begin), library.add("forward", loops.forward)
+    begin, finish = library.add("begin", loops.begin), library.add("finish", loops.finish)
+    forward = library.add("forward", loops.forward)
     backward, copy = library.add("backward", loops.backward), library.add("copy", loops.copy)
     clear = library.add("clear", loops.clear)
     bytes_of_panel = emitted(lambda code, sides: loops.rows_of_panel(sides) * code.row)
@@ -46,7 +47,9 @@ def build(dtype: str, m: int):
     @njit(**OPTIONS)
     def down(zero, job, room, first, last, used):
         for lane in range(0, used, lanes_together(zero, ())):
-            forward(zero, (job, room, lane, first, last))
+            forward(zero, (job, room, lane, first, min(last, job.steps - 1)))
+            if last == job.steps:
+                finish(zero, (job, room, lane, last - 1 - first))
 
     @njit(**OPTIONS)
     def solve(zero, job, room, length, used):

@@ -8,12 +8,13 @@ columns too: those of its own block, a triangle, those of the two blocks behind 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tridiag.kernels.access.operands import QUAD, addresses
 from tridiag.kernels.access.sequences import TABLE
 from tridiag.kernels.access.small_matrices import gather, scatter
-from tridiag.kernels.blocks.columns import Column, Step, eliminated, rows_of_step, through, waiting
+from tridiag.kernels.blocks.columns import Column, Step, eliminated, through, waiting
 from tridiag.kernels.blocks.loops import ABOVE, BELOW, OPERANDS, OWN, RIGHT, X
 from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.jobs.words.record import Lines, Record, Word, Words
@@ -24,7 +25,7 @@ from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import LINE, Code
 
 IN_REGISTERS = 3  # rows of the largest blocks whose steps and new rows stay there, and whose columns are no loop
-IN_PAIRS = 6  # rows of the largest blocks of which two columns fit in registers
+IN_PAIRS = 6  # the same of those of which two columns fit in registers; half as many of complex numbers
 NOTHING = OPERANDS  # the table of addresses behind those of the operands: of zeros
 LARGEST_NUMBER = 16  # bytes
 
@@ -36,7 +37,7 @@ def room_of(m: int) -> type[Record]:
     class Room(Workspace):
         lanes = Words((OPERANDS + 1) * TABLE // 8)  # the addresses of all operands in every lane, and of zeros
         poison = Lines(1)  # 0, or NaN in the lanes that met a zero pivot, or one that overflowed
-        steps = Lines(2 * sum(rows_of_step(m, j) for j in range(m)))
+        steps = Lines(2 * sum(2 * m - j for j in range(m)))  # which row is chosen, and the multipliers
         zeros = Lines(-(-m * m * LARGEST_NUMBER // LINE))
         panel = Word()  # at hand
         kept = Word()  # pivot rows, and two block rows behind them
@@ -90,19 +91,18 @@ class ColumnLoops(NamedTuple):
     # ------------------------------------------------------------------------------------------- from memory
 
     def blocks_of_row(self, code: Code, job: At, room: At, i: Value, lane: Value) -> Blocks:
-        """Zeros behind the last block row and column; of the transposed matrix where the job is of that."""
+        """Zeros behind the last block column; of the transposed matrix where the job is of that."""
         n, zero, turned = job.steps, code.integer(0), (job.flags & C.TRANSPOSED) != 0
         tables, offsets = [], []
-        for operand, other, away, exists in (
-            (BELOW, ABOVE, -1, i < n),
-            (OWN, OWN, 0, i < n),
-            (ABOVE, BELOW, 1, i + 1 < n),
-        ):
-            own = code.pick(turned, code.integer(other), code.integer(operand))
+        for operand, other, away in ((BELOW, ABOVE, -1), (OWN, OWN, 0), (ABOVE, BELOW, 1)):
+            table = code.pick(turned, code.integer(other), code.integer(operand))
             step = i + code.pick(turned, code.integer(away), zero)
-            table = code.pick(exists, own, code.integer(NOTHING))
+            offset = step * code.word(job + 8 * C.TABLE + table * 8)
+            if away == 1:
+                exists = i + 1 < n
+                table, offset = code.pick(exists, table, code.integer(NOTHING)), code.pick(exists, offset, zero)
             tables.append(room.addresses.lanes + table * TABLE + lane * 8)
-            offsets.append(code.pick(exists, step * code.word(job + 8 * C.TABLE + own * 8), zero))
+            offsets.append(offset)
         return Blocks(tables, offsets)
 
     def places(self, code: Code, blocks: Blocks, k: int) -> list[Value]:
@@ -168,7 +168,7 @@ class ColumnLoops(NamedTuple):
         code.fori(0, code.pick(alone, zero, code.integer(m)), row)
 
     def put_sides(self, code: Code, job: At, room: At, i: Value, lane: Value, target: Value) -> None:
-        """To columns of the panel from ``target`` on; zeros behind the last block row."""
+        """To columns of the panel from ``target`` on."""
 
         def move(base: list[Value], places: list[Value]) -> None:
             for place, x in zip(places, gather(code, base, len(places)), strict=True):
@@ -179,15 +179,6 @@ class ColumnLoops(NamedTuple):
 
         self.each_side(code, job, room, RIGHT, i, lane, at, move)
 
-    def clear_rows(self, code: Code, target: Value, columns: Any) -> None:
-        """m rows of columns of the panel."""
-
-        def column(c: Value, state: Any) -> Any:
-            self.store_rows(code, self.column(code, target, c), [code.zero()] * self.m)
-            return state
-
-        code.fori(0, columns, column)
-
     # ------------------------------------------------------------------------------------------- down
 
     def begin(self, code: Code, job: At, room: At, lane: Value) -> None:
@@ -197,12 +188,16 @@ class ColumnLoops(NamedTuple):
         blocks = self.blocks_of_row(code, job, room, start, lane)
         for k in (1, 2):
             self.put_block(code, job, blocks, k, self.column(code, panel, (k - 1) * m))
-        self.clear_rows(code, self.column(code, panel, 2 * m), m)
+        for c in range(2 * m, 3 * m):
+            self.store_rows(code, self.column(code, panel, c), [code.zero()] * m)
         self.put_sides(code, job, room, start, lane, self.column(code, panel, 3 * m))
         code.store_as(room.addresses.poison + lane * code.size_of_real, code.real_zero())
 
     def forward(self, code: Code, job: At, room: At, lane: Value, first: Value, last: Value) -> None:
-        """Eliminate the block columns first <= i < last, whose pivot rows are kept from the beginning on."""
+        """Eliminate the block columns first <= i < last, whose pivot rows are kept from the beginning on.
+
+        The last one of all is not among them.
+        """
         code, shift = narrow(code)[0][0], lane * code.size_of_real
         high = self.rows_kept(job.sides) * code.row
         panel, kept, poison_at = room.panel + shift, room.kept + shift, room.addresses.poison + shift
@@ -212,76 +207,88 @@ class ColumnLoops(NamedTuple):
 
         code.store_as(poison_at, code.fori(first, last, down, code.load_as(code.vector, poison_at)))
 
+    def finish(self, code: Code, job: At, room: At, lane: Value, k: Value) -> None:
+        """Eliminate the last block column, whose pivot rows are kept as the k-th; nothing comes behind it."""
+        m, code, shift = self.m, narrow(code)[0][0], lane * code.size_of_real
+        panel, poison_at, row = room.panel + shift, room.addresses.poison + shift, code.row
+        kept = room.kept + shift + k * self.rows_kept(job.sides) * row
+        columns = [self.load_rows(code, self.column(code, panel, c), m) for c in range(m)]
+        steps, poison = self.steps(code, room, lane, columns.__getitem__, kept, code.load_as(code.vector, poison_at))
+        code.store_as(poison_at, poison)
+        behind = kept + self.triangle(m) * row
+
+        def nothing(c: Value, state: Any) -> Any:
+            self.store_rows(code, behind + c * (m * row), [code.zero()] * m)
+            return state
+
+        def side(s: Value, state: Any) -> Any:
+            (pivots,), _ = through(code, [self.load_rows(code, self.column(code, panel, s + 3 * m), m)], steps)
+            self.store_rows(code, behind + (s + 2 * m) * (m * row), pivots)
+            return state
+
+        code.fori(0, 2 * m, nothing)
+        code.fori(0, job.sides, side)
+
     def block_column(
         self, code: Code, job: At, room: At, at: tuple[Value, Value], memory: tuple[Value, Value], poison: Value
     ) -> Value:
         """Eliminate block column i of a panel that has what is carried; its poison."""
-        m, n, row = self.m, job.steps, code.row
-        (i, lane), (panel, kept) = at, memory
+        m, row, (i, lane), (panel, kept) = self.m, code.row, at, memory
         blocks = self.blocks_of_row(code, job, room, i + 1, lane)
         below, sides = self.column(code, panel, 0) + m * row, self.column(code, panel, 3 * m)
-        is_last = i + 1 == n
-        one, zero = code.integer(1), code.integer(0)
-
-        def some(k: Value, state: Any) -> Any:
-            self.put_sides(code, job, room, i + 1, lane, sides + m * row)
-            return state
-
-        def none(k: Value, state: Any) -> Any:
-            self.clear_rows(code, sides + m * row, job.sides)
-            return state
-
-        code.fori(0, code.pick(is_last, zero, one), some)
-        code.fori(0, code.pick(is_last, one, zero), none)
-        new = [self.columns_of_block(code, job, blocks, k) for k in range(3)] if self.in_registers else []
-        if not new:
-            for k in range(3):
-                self.put_block(code, job, blocks, k, self.column(code, below, k * m))
-        steps, poison = self.steps(code, room, panel, lane, new[0] if new else None, kept, poison)
         behind = kept + self.triangle(m) * row
+        new: list[Column] = []
+        self.put_sides(code, job, room, i + 1, lane, sides + m * row)
+        for k in range(3):
+            if self.in_registers:
+                new += self.columns_of_block(code, job, blocks, k)
+            else:
+                self.put_block(code, job, blocks, k, self.column(code, below, k * m))
 
-        def take(columns: list[Column], c: Any, target: Value, to: Value) -> None:
+        def column(c: Any) -> Column:
+            at = self.column(code, panel, c)
+            if not new:
+                return self.load_rows(code, at, 2 * m)
+            return (self.load_rows(code, at, m) if c < 2 * m else [code.zero()] * m) + new[c]
+
+        def take(columns: list[Column], c: Any, target: Value) -> None:
             pivot_rows, left = through(code, columns, steps)
             for k, (pivots, rest) in enumerate(zip(pivot_rows, left, strict=True)):
-                self.store_rows(code, to + k * (m * row), pivots)
+                self.store_rows(code, behind + (c + k) * (m * row), pivots)
                 self.store_rows(code, self.column(code, target, k), rest)
-
-        if new:
-            for c in range(2 * m):
-                carried = self.load_rows(code, self.column(code, panel, m + c), m) if c < m else [code.zero()] * m
-                take([carried + new[1 + c // m][c % m]], c, self.column(code, panel, c), behind + c * (m * row))
-        else:
-            together = 2 if m <= IN_PAIRS else 1
-
-            def columns(c: Value, state: Any) -> Any:
-                found = [self.load_rows(code, self.column(code, panel, c + (m + k)), 2 * m) for k in range(together)]
-                take(found, c, self.column(code, panel, c), behind + c * (m * row))
-                return state
-
-            code.fori(0, 2 * m, columns, step=together)
 
         def side(s: Value, state: Any) -> Any:
             place = self.column(code, sides, s)
-            take([self.load_rows(code, place, 2 * m)], s, place, behind + (s + 2 * m) * (m * row))
+            take([self.load_rows(code, place, 2 * m)], s + 2 * m, place)
             return state
 
+        steps, poison = self.steps(code, room, lane, column, kept, poison)
+        if new:
+            for c in range(2 * m):
+                take([column(m + c)], c, self.column(code, panel, c))
+        else:
+            together = 2 if m * code.parts <= IN_PAIRS else 1
+
+            def some(c: Value, state: Any) -> Any:
+                take([column(c + (m + k)) for k in range(together)], c, self.column(code, panel, c))
+                return state
+
+            code.fori(0, 2 * m, some, step=together)
         code.fori(0, job.sides, side)
         return poison
 
     def steps(
-        self, code: Code, room: At, panel: Value, lane: Value, new: list[Column] | None, kept: Value, poison: Value
+        self, code: Code, room: At, lane: Value, column: Callable[[int], Column], kept: Value, poison: Value
     ) -> tuple[list[Step], Value]:
-        """The steps of a block column; ``new``: its columns of the next block row, if they are not in the panel."""
-        m, steps, offset = self.m, [], 0
-        memory = room.addresses.steps + lane * code.size_of_real
-        for c in range(m):
-            at = self.column(code, panel, c)
-            column = self.load_rows(code, at, m) + new[c] if new else self.load_rows(code, at, 2 * m)
-            (pivots,), (column,) = through(code, [column], steps)
-            step, pivot, poison = eliminated(code, column, poison)
+        """The steps of a block column, and its poison; a triangle of pivot rows is kept."""
+        memory, offset = room.addresses.steps + lane * code.size_of_real, 0
+        steps: list[Step] = []
+        for c in range(self.m):
+            (pivots,), (left,) = through(code, [column(c)], steps)
+            step, pivot, poison = eliminated(code, left, poison)
             self.store_rows(code, kept + self.triangle(c) * code.row, [*pivots, pivot])
-            steps.append(step if new else waiting(code, step, memory, offset))
-            offset += rows_of_step(m, c) * code.row
+            steps.append(step if self.in_registers else waiting(code, step, memory, offset))
+            offset += len(left) * code.row
         return steps, poison
 
     # ------------------------------------------------------------------------------------------- up

@@ -66,7 +66,7 @@ def eliminated(code: Code, column: Column, poison: Value) -> tuple[Step, Any, Va
 
 
 def waiting(code: Code, step: Step, address: Value, offset: int) -> Step:
-    """The same in memory, so many bytes behind an address; it takes `rows_of_step` rows of lanes."""
+    """The same in memory, so many bytes behind an address: a row of lanes for each row of the column."""
 
     def put(x: Any, at: int) -> Any:
         code.store(address + at, x)
@@ -76,8 +76,3 @@ def waiting(code: Code, step: Step, address: Value, offset: int) -> Step:
     code.store_as(address + offset, step.chosen)
     chosen = Stored(code, address, offset)
     return Step(chosen, [put(x, offset + (k + 1) * code.row) for k, x in enumerate(step.multipliers)])
-
-
-def rows_of_step(m: int, j: int) -> int:
-    """The rows of lanes of step j, of blocks of m rows."""
-    return 2 * m - j
