@@ -53,7 +53,10 @@ def build(dtype: str, m: int):
 
     @njit(**OPTIONS)
     def solve(zero, job, room, length, used):
-        """The systems at which the lanes are pointed, in stretches of so many block rows; so many lanes are used."""
+        """The systems at which the lanes are pointed, in stretches of so many block rows; so many lanes are used.
+
+        What is left over is the first stretch, so that as many block rows as can be are eliminated once.
+        """
         n, size, high = job.steps, bytes_of_panel(zero, (job.sides,)), bytes_kept(zero, (job.sides,))
         stretches, together = (n + length - 1) // length, lanes_together(zero, ())
         for lane in range(0, used, together):
@@ -61,21 +64,25 @@ def build(dtype: str, m: int):
         for k in range(stretches):
             if k > 0 and stopping():
                 return
+            last = n - (stretches - 1 - k) * length
             if k < stretches - 1:
                 copy(zero, (room.panel, room.starts + k * size, size))
-            down(zero, job, room, k * length, min(n, (k + 1) * length), used)
-        clear(zero, (room.ahead, 2 * high))
+            down(zero, job, room, max(0, last - length), last, used)
         for k in range(stretches - 1, -1, -1):
-            first, last = k * length, min(n, (k + 1) * length)
-            if k < stretches - 1:
+            last = n - (stretches - 1 - k) * length
+            first = max(0, last - length)
+            behind = room.kept + (last - first) * high
+            if k == stretches - 1:
+                clear(zero, (behind, 2 * high))
+            else:
                 if stopping():
                     return
+                copy(zero, (room.kept, room.ahead, 2 * high))
                 copy(zero, (room.starts + k * size, room.panel, size))
                 down(zero, job, room, first, last, used)
-            copy(zero, (room.ahead, room.kept + (last - first) * high, 2 * high))
+                copy(zero, (room.ahead, behind, 2 * high))
             for lane in range(0, used, together):
                 backward(zero, (job, room, lane, first, last))
-            copy(zero, (room.kept, room.ahead, 2 * high))
 
     @njit(**OPTIONS)
     def work(job, zero):

@@ -26,6 +26,7 @@ from tridiag.kernels.simd.vector import LINE, Code
 
 IN_REGISTERS = 3  # rows of the largest blocks whose steps and new rows stay there, and whose columns are no loop
 IN_PAIRS = 6  # the same of those of which two columns fit in registers; half as many of complex numbers
+AHEAD = 512  # bytes of a block, at least: how far ahead of use memory is asked for
 NOTHING = OPERANDS  # the table of addresses behind those of the operands: of zeros
 LARGEST_NUMBER = 16  # bytes
 
@@ -52,6 +53,7 @@ class Blocks(NamedTuple):
 
     tables: list[Value]  # of the addresses at the first block row
     offsets: list[Value]  # from there, in bytes
+    ahead: list[Value]  # how far those are that are asked for now
 
 
 class ColumnLoops(NamedTuple):
@@ -93,20 +95,32 @@ class ColumnLoops(NamedTuple):
     def blocks_of_row(self, code: Code, job: At, room: At, i: Value, lane: Value) -> Blocks:
         """Zeros behind the last block column; of the transposed matrix where the job is of that."""
         n, zero, turned = job.steps, code.integer(0), (job.flags & C.TRANSPOSED) != 0
-        tables, offsets = [], []
+        tables, offsets, ahead = [], [], []
         for operand, other, away in ((BELOW, ABOVE, -1), (OWN, OWN, 0), (ABOVE, BELOW, 1)):
             table = code.pick(turned, code.integer(other), code.integer(operand))
             step = i + code.pick(turned, code.integer(away), zero)
-            offset = step * code.word(job + 8 * C.TABLE + table * 8)
+            stride = code.word(job + 8 * C.TABLE + table * 8)
+            offset = step * stride
+            ahead.append(stride * self.rows_ahead(code))
             if away == 1:
                 exists = i + 1 < n
                 table, offset = code.pick(exists, table, code.integer(NOTHING)), code.pick(exists, offset, zero)
             tables.append(room.addresses.lanes + table * TABLE + lane * 8)
             offsets.append(offset)
-        return Blocks(tables, offsets)
+        return Blocks(tables, offsets, ahead)
 
     def places(self, code: Code, blocks: Blocks, k: int) -> list[Value]:
         return [address + blocks.offsets[k] for address in addresses(code, blocks.tables[k])]
+
+    def rows_ahead(self, code: Code) -> int:
+        """How many block rows ahead of use memory is asked for."""
+        return max(2, AHEAD // (self.m * self.m * code.parts * code.size_of_real))
+
+    def ask(self, code: Code, places: list[Value], ahead: Value, count: int) -> None:
+        """For so many numbers in each lane."""
+        for place in places:
+            for line in range(0, count * code.parts * code.size_of_real, LINE):
+                code.prefetch(place + ahead + line)
 
     def columns_of_block(self, code: Code, job: At, blocks: Blocks, k: int) -> list[Column]:
         """In registers."""
@@ -129,7 +143,9 @@ class ColumnLoops(NamedTuple):
         together = next(r for r in range(1, m + 1) if m % r == 0 and (r * m % QUAD == 0 or r == m))
 
         def rows(first: Value, state: Any) -> Any:
-            entries = gather(code, [address + first * (m * size) for address in base], together * m)
+            places = [address + first * (m * size) for address in base]
+            self.ask(code, places, blocks.ahead[k], together * m)
+            entries = gather(code, places, together * m)
             for r in range(together):
                 for c, x in enumerate(entries[r * m : (r + 1) * m]):
                     code.store(target + (first + r) * down + along * c, x)
