@@ -1,5 +1,7 @@
 """Block tridiagonal systems: one in each lane, eliminated as by `tridiag.algorithms.block_elimination`.
 
+Those of small blocks are eliminated by columns (`by_columns`).
+
 Pivot rows are kept for the way back. Of long systems there would be too many: of each stretch of block rows only the
 rows with which it begins are kept, and it is eliminated once more on the way back.
 """

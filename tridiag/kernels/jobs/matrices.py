@@ -15,7 +15,7 @@ from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.problems.forms import Blocks, Recurrence
 
 # bytes of the pivot rows of block systems in lanes, and how many times longer these take than pivot rows in cache
-OUT_OF_CACHE = ((16 * 1024 * 1024, 1.0), (math.inf, 1.5))
+OUT_OF_CACHE = ((4 * 1024 * 1024, 1.0), (16 * 1024 * 1024, 1.2), (math.inf, 1.5))
 LEAST_FASTER = 1.1  # a system alone than a vector of them, of blocks of any size
 STARTING = 6  # rows of a vector of systems, for which what it takes besides its rows counts
 MOST_KEPT = 256 * 1024 * 1024  # bytes of the pivot rows of a system that is not eliminated twice
