@@ -26,6 +26,7 @@ from tridiag.kernels.simd.vector import LINE, Code
 
 IN_REGISTERS = 3  # rows of the largest blocks whose steps and new rows stay there, and whose columns are no loop
 IN_PAIRS = 6  # the same of those of which two columns fit in registers; half as many of complex numbers
+AT_ONCE = 6  # rows of the largest blocks that are gathered at once
 AHEAD = 512  # bytes of a block, at least: how far ahead of use memory is asked for
 NOTHING = OPERANDS  # the table of addresses behind those of the operands: of zeros
 LARGEST_NUMBER = 16  # bytes
@@ -140,7 +141,7 @@ class ColumnLoops(NamedTuple):
         one, high, base = code.integer(code.row), code.integer(2 * m * code.row), self.places(code, blocks, k)
         down, along = code.pick(turned, high, one), code.pick(turned, one, high)
 
-        together = next(r for r in range(1, m + 1) if m % r == 0 and (r * m % QUAD == 0 or r == m))
+        together = next((r for r in range(1, m) if m % r == 0 and r * m % QUAD == 0), m if m <= AT_ONCE else 1)
 
         def rows(first: Value, state: Any) -> Any:
             places = [address + first * (m * size) for address in base]
