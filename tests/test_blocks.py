@@ -112,6 +112,38 @@ def test_few_systems_as_among_many(backend: Subject, m: int, dtype: str) -> None
 
 
 @pytest.mark.only(compiled=True, library="numpy")
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("m", [1, 2, 3, 4, *(pytest.param(m, marks=pytest.mark.slow) for m in (5, 6, 7, 8, 9))])
+def test_systems_in_lanes(backend: Subject, m: int, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some lanes left over: few block rows, transposed, several right sides, singular in some lanes, ends unread."""
+    from tridiag.kernels import table
+
+    monkeypatch.setattr("tridiag.kernels.jobs.matrices.may_be_alone", lambda *facts: False)
+    table.call_of.cache_clear()
+    fast_path.forget()
+    count, rng = 19, np.random.default_rng(m)
+    for n in (1, 2, 3, 10):
+        A, B, C, d = problem((count, n), m, dtype, seed=n)
+        x = solve(backend, A, B, C, d)
+        assert_solves(x, A, B, C, d)
+        turned = [v.swapaxes(-1, -2) for v in (np.roll(C, 1, 1), B, np.roll(A, -1, 1))]
+        for sides in (1, 2, 6):
+            right = noise(rng, (count, n, m, sides), dtype)
+            for transpose, matrix in ((False, [A, B, C]), (True, turned)):
+                form = Blocks((count, n, m, sides), transpose=transpose)
+                y = backend.entry.module().solve_block((A, B, C), right, form)
+                for k in range(sides):
+                    assert_solves(y[..., k], *matrix, right[..., k])
+        A[:, 0], C[:, -1] = np.nan, np.inf
+        np.testing.assert_array_equal(solve(backend, A, B, C, d), x)
+        for k in (2, 17):
+            B[k, n // 2], A[k, n // 2], C[k, n // 2] = 0, 0, 0
+        y = solve(backend, A, B, C, d)
+        assert np.isnan(y[[2, 17]]).all()
+        np.testing.assert_array_equal(np.delete(y, [2, 17], 0), np.delete(x, [2, 17], 0))
+
+
+@pytest.mark.only(compiled=True, library="numpy")
 @pytest.mark.parametrize("alone", [False, True])
 def test_a_long_system_is_eliminated_in_stretches(
     backend: Subject, alone: bool, monkeypatch: pytest.MonkeyPatch

@@ -1,5 +1,7 @@
 """Block tridiagonal systems: one in each lane, eliminated as by `tridiag.algorithms.block_elimination`.
 
+Those of small blocks are eliminated by columns (`by_columns`).
+
 Pivot rows are kept for the way back. Of long systems there would be too many: of each stretch of block rows only the
 rows with which it begins are kept, and it is eliminated once more on the way back.
 """
@@ -11,6 +13,7 @@ from numba import njit, types
 
 from tridiag.kernels.access.operands import QUAD, bytes_of_row, lanes_of
 from tridiag.kernels.access.sequences import TABLE, binder, places
+from tridiag.kernels.blocks import by_columns
 from tridiag.kernels.blocks.loops import ABOVE, BELOW, OPERANDS, OWN, RIGHT, Loops, X, room_of
 from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.jobs.words.recurrences import Recurrences
@@ -31,6 +34,8 @@ JOB = RecordAt(Recurrences)
 
 def build(dtype: str, m: int):
     """The C function void run(job, helpers) for a dtype and blocks of m rows."""
+    if m <= C.WRITTEN_OUT:
+        return by_columns.build(dtype, m)
     zero, loops, library = np.zeros((), dtype)[()], Loops(m), Library(f"block_loops{m}")
     load_block, load_sides = library.add("load_block", loops.load_block), library.add("load_sides", loops.load_sides)
     store_sides, clear = library.add("store_sides", loops.store_sides), library.add("clear", loops.clear)

@@ -15,7 +15,9 @@ from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.problems.forms import Blocks, Recurrence
 
 # bytes of the pivot rows of block systems in lanes, and how many times longer these take than pivot rows in cache
-OUT_OF_CACHE = ((8 * 1024 * 1024, 1), (20 * 1024 * 1024, 2), (math.inf, 3))
+OUT_OF_CACHE = ((4 * 1024 * 1024, 1.0), (16 * 1024 * 1024, 1.2), (math.inf, 1.5))
+LEAST_FASTER = 1.1  # a system alone than a vector of them, of blocks of any size
+STARTING = 6  # rows of a vector of systems, for which what it takes besides its rows counts
 MOST_KEPT = 256 * 1024 * 1024  # bytes of the pivot rows of a system that is not eliminated twice
 
 
@@ -51,14 +53,16 @@ def make_block_job(form: Blocks, shapes: Any, strides: Any, dtype: np.dtype[Any]
 def may_be_alone(form: Blocks, count: int, dtype: np.dtype[Any], workers: int) -> bool:
     """Whether so few are solved one by one, where all pivot rows are kept: `tridiag.kernels.blocks.one_system`.
 
-    Against one in each lane, a system of its own is as much faster as its blocks are larger, and more where the pivot
-    rows of all lanes leave the caches: `OUT_OF_CACHE`.
+    A system of its own takes less than a vector of them, one in each lane, and the larger the blocks the less; so it
+    does where the pivot rows of all lanes leave the caches: `OUT_OF_CACHE`.
     """
     lanes, rows = lanes_of(dtype), form.n * form.size * LINE * (2 if dtype.kind == "c" else 1)
     if form.sides != 1 or form.size > C.WRITTEN_OUT or rows * -(-(3 * form.size + 1) // lanes) > MOST_KEPT:
         return False
     kept = rows * (3 * form.size + 1)
-    faster = (form.size + 1) * lanes // 8 * next(times for most, times in OUT_OF_CACHE if kept <= most)
+    times = next(times for most, times in OUT_OF_CACHE if kept <= most)
+    faster = max(LEAST_FASTER, (2 * form.size - 1) / 3 * (4 / 3 if lanes > 8 else 1)) * times
+    faster *= 1 + STARTING / (form.n * form.size)
     return -(-count // workers) < faster * -(-count // (lanes * workers))
 
 
