@@ -81,13 +81,23 @@ template <typename T, int M> struct Ahead {
     }
     told.variance = weight + weight * weight * dot(told.product, row);
 #pragma unroll
-    for (int i = 0; i < M; i++) {
-      r[i] = r[i] + load[i] * told.error;
+    for (int i = 0; i < M; i++) r[i] = r[i] + load[i] * told.error;
+    // Column by column N L, and L^T times that as it is rounded: where L takes most of N away, what is left keeps its digits.
+    int place = 0;
 #pragma unroll
-      for (int j = 0; j <= i; j++) {
-        N(i, j) = N(i, j) + (told.variance * load[i] * load[j] - weight * (load[i] * told.product[j] + told.product[i] * load[j]));
-      }
+    for (int j = 0; j < M; j++) {
+      T column[M];
+#pragma unroll
+      for (int i = 0; i < M; i++) column[i] = N(i, j) - told.product[i] * (weight * load[j]);
+      const T own = weight * (load[j] - dot(row, column));
+#pragma unroll
+      for (int i = j; i < M; i++) next[place++] = column[i] + load[i] * own;
     }
+    place = 0;
+#pragma unroll
+    for (int j = 0; j < M; j++)
+#pragma unroll
+      for (int i = j; i < M; i++) N(i, j) = next[place++];
     return told;
   }
 };
