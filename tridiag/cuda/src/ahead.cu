@@ -68,21 +68,19 @@ template <typename T, int M> struct Ahead {
   }
   // With an observation: L^T r + h u, L^T N L + h h^T / S, where L = I - (its covariances) h^T / S and u is what it tells.
   __device__ __forceinline__ Told<T, M> collect(const T (&load)[M], const T (&row)[M], T weight, T error) {
-    Told<T, M> told;
-    told.error = error;
+    const Told<T, M> told = tell(load, row, weight, error);
 #pragma unroll
-    for (int i = 0; i < M; i++) told.error = told.error - row[i] * r[i];
-    told.error = told.error * weight;
+    for (int i = 0; i < M; i++)
 #pragma unroll
-    for (int i = 0; i < M; i++) {
-      told.product[i] = N(i, 0) * row[0];
-#pragma unroll
-      for (int l = 1; l < M; l++) told.product[i] = told.product[i] + N(i, l) * row[l];
-    }
-    told.variance = weight + weight * weight * dot(told.product, row);
-#pragma unroll
-    for (int i = 0; i < M; i++) r[i] = r[i] + load[i] * told.error;
-    // Column by column N L, and L^T times that as it is rounded: where L takes most of N away, what is left keeps its digits.
+      for (int j = 0; j <= i; j++) {
+        N(i, j) = N(i, j) + (told.variance * load[i] * load[j] - weight * (load[i] * told.product[j] + told.product[i] * load[j]));
+      }
+    return told;
+  }
+  // The same by products, a column of N L and L^T times that as it is rounded: where L takes most of N away, what is left keeps its digits.
+  // A gradient by it has fewer: its sums want an N that goes with the variances that it tells.
+  __device__ __forceinline__ void collect_by_products(const T (&load)[M], const T (&row)[M], T weight, T error) {
+    const Told<T, M> told = tell(load, row, weight, error);
     int place = 0;
 #pragma unroll
     for (int j = 0; j < M; j++) {
@@ -98,6 +96,24 @@ template <typename T, int M> struct Ahead {
     for (int j = 0; j < M; j++)
 #pragma unroll
       for (int i = j; i < M; i++) N(i, j) = next[place++];
+  }
+
+ private:
+  __device__ __forceinline__ Told<T, M> tell(const T (&load)[M], const T (&row)[M], T weight, T error) {
+    Told<T, M> told;
+    told.error = error;
+#pragma unroll
+    for (int i = 0; i < M; i++) told.error = told.error - row[i] * r[i];
+    told.error = told.error * weight;
+#pragma unroll
+    for (int i = 0; i < M; i++) {
+      told.product[i] = N(i, 0) * row[0];
+#pragma unroll
+      for (int l = 1; l < M; l++) told.product[i] = told.product[i] + N(i, l) * row[l];
+    }
+    told.variance = weight + weight * weight * dot(told.product, row);
+#pragma unroll
+    for (int i = 0; i < M; i++) r[i] = r[i] + load[i] * told.error;
     return told;
   }
 };

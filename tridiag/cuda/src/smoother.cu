@@ -81,7 +81,7 @@ __device__ __forceinline__ void smooth_series(const Job& job, Index series, cons
       observations.get(j, correlated, load, value, noise);
 #pragma unroll
       for (int i = 0; i < M; i++) row[i] = own[i];
-      ahead.collect(load, row, own[M], own[M + 1]);
+      ahead.collect_by_products(load, row, own[M], own[M + 1]);
     }
   }
   if (!(loss <= T(0))) put_on(job.doubtful, series);
