@@ -27,6 +27,8 @@ WEIGHTS = 1.0, 10.0, 100.0, 1000.0  # of the entries of a row: by the sum one se
 class Sums:
     """A sweep whose state is the sum of all rows so far, and which stores it for each row; ``keep`` counts nothing."""
 
+    registers = 2
+
     def __init__(self, code: Code, target: Any, stride: Any, between: Any = None) -> None:
         self.code, self.rows, self.between = code, Rows(code, target, stride), between
 

@@ -29,7 +29,7 @@ from tridiag.kernels.simd.functions import emitted
 from tridiag.kernels.simd.fused import inverse, multiple_less
 from tridiag.kernels.simd.memory import c_function, fetch_add, word
 from tridiag.kernels.simd.records import RecordAt
-from tridiag.kernels.simd.transpose import transpose_blocks
+from tridiag.kernels.simd.transpose import transpose_blocks, transpose_in_memory
 from tridiag.kernels.simd.values import Complex, Stored, Value
 from tridiag.kernels.simd.vector import LINE, Code
 
@@ -160,6 +160,23 @@ def test_blocks_are_transposed(dtype: str) -> None:
     given, found = rows(count, dtype), np.zeros((count, count), dtype)
     written(body, dtype)(given, found)
     np.testing.assert_array_equal(found, given.T)
+
+
+@pytest.mark.parametrize("register", [64, 32, 16])
+@pytest.mark.parametrize("dtype", REALS)
+def test_squares_are_transposed_in_memory(dtype: str, register: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Piece by piece where registers are narrow; rows and columns lie anywhere."""
+    monkeypatch.setattr(registers, "bytes_of_register", lambda: register)
+    count, step, apart = lanes(dtype), 2 * LINE, 3 * LINE
+
+    def body(code: Code, source: Value, target: Value) -> None:
+        transpose_in_memory(code, lambda k: source + k * step, lambda k: target + (count - 1 - k) * apart)
+
+    given, found = np.zeros((count, 2 * count), dtype), np.zeros((count, 3 * count), dtype)
+    given[:, :count] = rows(count, dtype)
+    written(body, dtype)(given, found)
+    np.testing.assert_array_equal(found[::-1, :count], given[:, :count].T)
+    assert not found[:, count:].any()
 
 
 @pytest.mark.parametrize("parts", [1, 4])

@@ -1,9 +1,9 @@
 """Layouts: how rows of operands are read and those of a solution written, whatever the algorithm.
 
 A sweep is what is done with rows: ``state = sweep.start()``; downwards ``state = sweep.step(state, k, keep, *entries)``
-for row k of those at hand, ``sweep.of_lanes(code, first)`` for some of its lanes; upwards
-``x = sweep.solution(k, state)`` from x of the rows behind, which are the state; ``sweep.leave(state)``. Lanes that
-``keep`` does not have are taken out. A layout drives it over rows first <= i < last:
+for row k of those at hand, ``sweep.of_lanes(code, first)`` for some of its lanes, ``sweep.registers`` at a time where
+they are narrow; upwards ``x = sweep.solution(k, state)`` from x of the rows behind, which are the state;
+``sweep.leave(state)``. Lanes that ``keep`` does not have are taken out. A layout drives it over rows first <= i < last:
 
     Views         rows of lanes at any stride, in scratch memory or the caller's: one row at a time, with a mask
     Contiguous    a few numbers of each lane at a time, from memory through registers
@@ -162,8 +162,8 @@ class Contiguous:
                 state = part.step(state, i - first + k, every, *entries)
             return state
 
-        two = 2 * lanes_of_register(self.code)
-        sweep.leave(by_register(self.code, first, last, chunk, sweep.start(), self.height, two))
+        least = sweep.registers * lanes_of_register(self.code)
+        sweep.leave(by_register(self.code, first, last, chunk, sweep.start(), self.height, least))
 
 
 def to_contiguous(

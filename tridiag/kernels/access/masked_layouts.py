@@ -117,8 +117,8 @@ class MaskedContiguous(Contiguous):
                 state = part.step(state, i - first + k, keep, *entries)
             return state
 
-        two = 2 * lanes_of_register(self.code)
-        sweep.leave(by_register(self.code, first, last, chunk, sweep.start(), self.height, two))
+        one = lanes_of_register(self.code)  # masks take registers, too
+        sweep.leave(by_register(self.code, first, last, chunk, sweep.start(), self.height, one))
 
 
 class MaskedNarrow(Narrow):

@@ -13,7 +13,7 @@ from tridiag.kernels.access.operands import QUAD, addresses
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.processor import bytes_of_register
 from tridiag.kernels.simd.registers import joined
-from tridiag.kernels.simd.transpose import transpose_blocks
+from tridiag.kernels.simd.transpose import transpose_blocks, transpose_in_memory
 from tridiag.kernels.simd.values import Complex, Value
 from tridiag.kernels.simd.vector import I8, I64, LINE, Code
 
@@ -82,8 +82,7 @@ def load_lines(code: Code, table: Value, first: Value, last: Value, target: Valu
 
     def square(i: Value, state: Any) -> Any:
         at = i * code.size_of_real
-        for k, row in enumerate(transpose_blocks(code, [code.load_as(code.vector, x + at) for x in base])):
-            code.store_as(target + (i - first) * LINE + k * LINE, row)
+        transpose_in_memory(code, lambda k: base[k] + at, lambda k: target + (i - first) * LINE + k * LINE)
         return state
 
     code.fori(first, last, square, step=code.lanes)
@@ -95,9 +94,7 @@ def store_lines(code: Code, *words: Value) -> None:
     base = addresses(code, table)
 
     def square(i: Value, state: Any) -> Any:
-        rows = [code.load_as(code.vector, source + (i - first + k) * step) for k in range(code.lanes)]
-        for address, piece in zip(base, transpose_blocks(code, rows), strict=True):
-            code.store_as(address + i * code.size_of_real, piece)
+        transpose_in_memory(code, lambda k: source + (i - first + k) * step, lambda k: base[k] + i * code.size_of_real)
         return state
 
     code.fori(first, last, square, step=code.lanes)

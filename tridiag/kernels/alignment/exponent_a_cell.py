@@ -29,6 +29,7 @@ from tridiag.kernels.alignment.state import (
 )
 from tridiag.kernels.jobs.words.alignment import USUAL, Kind, Rules
 from tridiag.kernels.simd.powers import Exponential, Power, constant, integer, largest, normal, nothing, scale, times
+from tridiag.kernels.simd.processor import bytes_of_register
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import LINE, Code
 
@@ -260,16 +261,28 @@ def backward(cells: Any, code: Code, *words: Value) -> None:
         after, (match, *others) = cells.backward(row, w, end, after, *at)
         code.store(scores + j * LINE, code.where(has, match, zero))
         terms = (*others, match * s) if cells.parameters else ()
-        sums = tuple(x + y for x, y in zip(carried[2], terms, strict=True))
+        sums = grow(carried[2], terms)
         return (after, row.exp(next_s)), (position - 1, next_s), sums
+
+    def grow(sums: Any, terms: Any) -> Any:
+        if waiting:
+            add(terms)
+            return ()
+        return tuple(x + y for x, y in zip(sums, terms, strict=True))
+
+    def add(terms: Any) -> None:
+        for k, x in zip(places, terms, strict=True):
+            row.write(k, row.read(k) + x)
 
     last = columns - 1
     position = spread(code, last)
     _, s = row.score(last, position < row.limit)
     places = cells.places if cells.parameters else ()
-    first = ((none, none), row.exp(s)), (position, s), (zero,) * len(places)
-    for k, x in zip(places, code.fori(0, columns, cell, first)[2], strict=True):
-        row.write(k, row.read(k) + x)
+    waiting = bytes_of_register() < LINE  # sums are in memory: registers are too few for them
+    first = ((none, none), row.exp(s)), (position, s), () if waiting else (zero,) * len(places)
+    found = code.fori(0, columns, cell, first)[2]
+    if not waiting:
+        add(found)
 
 
 def powers(pairs: Any) -> tuple[Any, ...]:

@@ -16,7 +16,7 @@ from tridiag.kernels.access.sequences import places
 from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.functions import Library
-from tridiag.kernels.simd.transpose import transpose_blocks
+from tridiag.kernels.simd.transpose import transpose_in_memory
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import OPTIONS, Code
 
@@ -103,9 +103,7 @@ def copy_squares(code: Code, *words: Value) -> None:
         to, of = target + first * code.size_of_real, [source + (first + k) * further for k in range(code.lanes)]
 
         def square(i: Value, state: Any) -> Any:
-            rows = [code.load_as(code.vector, at + i * code.size_of_real) for at in of]
-            for k, row in enumerate(transpose_blocks(code, rows)):
-                code.store_as(to + (i + k) * stride, row)
+            transpose_in_memory(code, lambda k: of[k] + i * code.size_of_real, lambda k: to + (i + k) * stride)
             return state
 
         code.fori(0, n / code.lanes * code.lanes, square, step=code.lanes)

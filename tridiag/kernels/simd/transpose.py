@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from tridiag.kernels.simd.registers import narrow
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import Code
 
@@ -23,3 +24,16 @@ def transpose_blocks(code: Code, rows: Sequence[Value]) -> list[Value]:
                 )
         rows, step = turned, 2 * step
     return rows
+
+
+def transpose_in_memory(code: Code, row: Callable[[int], Value], column: Callable[[int], Value]) -> None:
+    """A square of lanes from where its rows lie to where its columns are to be.
+
+    Where registers are narrow, one square of their lanes is transposed after the other.
+    """
+    pieces = [(part, first, first * code.size_of_real) for part, first in narrow(code)]
+    for part, left, to_left in pieces:
+        for _, top, to_top in pieces:
+            rows = [part.load_as(part.vector, row(top + k) + to_left) for k in range(part.lanes)]
+            for k, turned in enumerate(transpose_blocks(part, rows)):
+                part.store_as(column(left + k) + to_top, turned)

@@ -67,6 +67,8 @@ class Factorization:
 class Forward:
     """y[i] = d[i] / pivot[i] - (a[i] / pivot[i]) y[i-1], downwards; ``asked``: of the pairs from that address on."""
 
+    registers = 2
+
     def __init__(self, code: Code, slopes: Rows, inverses: Rows, y: Rows, asked: Value | None = None) -> None:
         self.code, self.slopes, self.inverses, self.y, self.asked = code, slopes, inverses, y, asked
 

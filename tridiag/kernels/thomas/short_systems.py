@@ -29,13 +29,18 @@ from tridiag.kernels.thomas.steps import Thomas
 from tridiag.kernels.thomas.workspace import AT_ONCE, SPARE
 
 Row = tuple[Any, ...]
-Piece = tuple[Code, int, list[Any]]  # what writes for some lanes of a group, the first of them, and their rows
+Piece = tuple[Code, Any, list[Any]]  # what writes for some lanes of a group, the first of them, and their rows
 
 
 class Short(NamedTuple):
     """Systems of n rows."""
 
     n: int
+
+    @property
+    def written(self) -> int:
+        """So many pieces of a group are written one after another; more of them are a loop."""
+        return 2
 
     def is_asked_for(self, code: Code) -> bool:
         """A complex number takes the place of two."""
@@ -45,9 +50,10 @@ class Short(NamedTuple):
         """How many bytes the system ``first`` lies behind the first of all."""
         return first * (self.n * code.parts * code.size_of_real)
 
-    def further(self, address: Value, systems: int) -> Value:
+    def further(self, address: Value, systems: Any) -> Value:
         """The address of a system so many behind that of another one."""
-        return address + self.place(address.code, address.code.integer(systems)) if systems else address
+        code = address.code
+        return address + self.place(code, code.like(address, systems)) if systems else address
 
     def rows(self, code: Code, address: Value) -> list[Any]:
         """The rows of lanes of a group."""
@@ -112,17 +118,27 @@ class Short(NamedTuple):
         """
         fine, pieces = code.integer(0), narrow(code)
         found: list[Piece] = []
-        for part, lane in pieces:
-            x, sure = self.solved(part, bands, first, lane)
-            fine = fine | code.shift(part.bits(sure), lane) if lane else part.bits(sure)
-            found.append((part, lane, x))
-            if len(pieces) > 1:
-                self.keep(code, found, kept, first)
-                found = []
+        if len(pieces) > self.written:
+            part, _ = pieces[0]
+
+            def piece(lane: Value, state: Any) -> Any:
+                x, sure = self.solved(part, bands, first, lane)
+                self.keep(code, [(part, lane, x)], kept, first)
+                return (state[0] | part.bits(sure) * code.power(lane),)
+
+            (fine,) = code.fori(0, code.lanes, piece, (fine,), step=part.lanes)
+        else:
+            for part, lane in pieces:
+                x, sure = self.solved(part, bands, first, lane)
+                fine = fine | code.shift(part.bits(sure), lane) if lane else part.bits(sure)
+                found.append((part, lane, x))
+                if len(pieces) > 1:
+                    self.keep(code, found, kept, first)
+                    found = []
         code.store_as(good + first / code.lanes * 8, fine)
         return found, fine
 
-    def solved(self, code: Code, bands: list[Value], first: Value, lane: int) -> tuple[list[Any], Value]:
+    def solved(self, code: Code, bands: list[Value], first: Value, lane: Any) -> tuple[list[Any], Value]:
         """x of all rows of some lanes of the group, from one on, and those that are certified."""
         there = self.further(self.place(code, first), lane)
         return solved(code, list(zip(*(self.rows(code, band + there) for band in bands), strict=True)))
@@ -139,7 +155,7 @@ class Short(NamedTuple):
             for part, lane in narrow(code)
         ]
 
-    def row_kept(self, code: Code, kept: Value, first: Value, i: int, lane: int) -> Value:
+    def row_kept(self, code: Code, kept: Value, first: Value, i: int, lane: Any) -> Value:
         place = kept + (first / code.lanes * self.n + i) * code.row
         return place + lane * code.size_of_real if lane else place
 
@@ -182,7 +198,12 @@ class MaskedShort(Short):
 
     __slots__ = ()
 
-    def solved(self, code: Code, bands: list[Value], first: Value, lane: int) -> tuple[list[Any], Value]:
+    @property
+    def written(self) -> int:
+        """Masks take registers, too."""
+        return 1
+
+    def solved(self, code: Code, bands: list[Value], first: Value, lane: Any) -> tuple[list[Any], Value]:
         *bands, mask = bands
         there = self.further(self.place(code, first), lane)
         rows = list(zip(*(self.rows(code, band + there) for band in bands), strict=True))

@@ -43,6 +43,8 @@ KEPT = {Thomas: 2, Pivoted: 4, Bordered: 3, Ends: 0}
 CARRIED = {Thomas: 1, Pivoted: 4, Bordered: 6, Ends: 6}
 CARRIED_PIVOTED = CARRIED[Pivoted]
 BEHIND = {Thomas: 1, Pivoted: 2}  # x of so many rows behind give that of a row
+# where registers are narrow, of so many of them a step is taken at a time: of two none waits for itself
+REGISTERS = {Thomas: 2, Pivoted: 1, Bordered: 2, Ends: 2}
 ROWS_PLAIN, ROWS_PIVOTED = KEPT[Thomas], KEPT[Pivoted]
 X_PLAIN, X_PIVOTED = ROWS_PLAIN - 1, ROWS_PIVOTED - 1  # x is written over the last of the rows of lanes that are kept
 
@@ -105,6 +107,10 @@ class Kept:
 
 class Elimination(Kept):
     """The sweep downwards."""
+
+    @property
+    def registers(self) -> int:
+        return REGISTERS[self.kind]
 
     def start(self) -> Any:
         return self.kind.start(self.code, self)
