@@ -44,7 +44,8 @@ class Plain(NamedTuple):
     def write(self, code: Code, *words: Value) -> None:
         """``words``: sequences, steps; of y, x, the coefficients and the values before: address, stride, distance.
 
-        Before all of these 1 where no more than IN_ORDER sequences are to be computed at a time, else 0.
+        Before all of these 1 where no more than IN_ORDER sequences are to be computed at a time, else 0; where
+        coefficients are constant nothing but x is read, and there are more at a time all the same.
         """
         (in_order, count, n), operands = words[:3], [words[k : k + 3] for k in range(3, len(words), 3)]
         if self.dense:
@@ -68,7 +69,7 @@ class Plain(NamedTuple):
         done = code.integer(0)
         for together in ABREAST if self.dense and not self.constant else (ABREAST[0], IN_ORDER, 1):
             even = count / together * together
-            if together > IN_ORDER:
+            if together > IN_ORDER and not self.constant:
                 even = code.pick(in_order != 0, done, even)
             code.fori(done, even, group(together), step=together)
             done = even
