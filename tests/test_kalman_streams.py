@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,11 @@ pytestmark = pytest.mark.usefixtures("forgetful")
 SIZES = (1, 1), (2, 1), (3, 2), (8, 8)
 LARGER = (9, 1), (2, 9), (17, 3), (32, 1)  # whose sizes are numbers of the job
 DTYPES = {"float64": 1e-12, "float32": 1e-4}
+CASES = [
+    *itertools.product(SIZES, DTYPES),
+    *((size, "float64") for size in LARGER),
+    *(pytest.param(size, "float32", marks=pytest.mark.slow) for size in LARGER),
+]
 PREDICT, UPDATE = VERBS = "predict", "update"
 
 
@@ -79,8 +85,7 @@ def assert_alike(found: Any, wanted: Any, tolerance: float) -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("size", SIZES + LARGER)
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("size", "dtype"), CASES)
 def test_results_are_those_of_numpy(verb: str, size: tuple[int, int], dtype: str) -> None:
     for batch in ((), (1,), (3,), (2, 19)):  # of many states: one after another, or a series in each lane
         for own in ((), batch):
