@@ -120,7 +120,9 @@ LONG: dict[str, tuple[str, ...]] = {
     "test_guarded.py": ("test_each_mistake_is_seen", "test_no_case_fails"),
     "test_interrupts.py": ("test_ctrl_c_ends_a_call", "test_handlers_that_do_not_raise"),
     "test_jax_program.py": (
-        "test_likelihoods_of_unknown_states_are_short_programs", "test_an_exported_program_takes_any_number_of_systems[auto]",),
+        "test_an_exported_program_takes_any_number_of_systems[auto]",
+        "test_likelihoods_of_unknown_states_are_short_programs",
+    ),
     "test_judging.py": (
         "test_a_singular_system_is_excused[float32-False]", "test_cases_that_were_judged_wrongly",
         "test_scores_at_low_temperatures[float64]",
