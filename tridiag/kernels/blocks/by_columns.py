@@ -13,7 +13,7 @@ from numba import njit
 from tridiag.kernels.access.operands import lanes_of
 from tridiag.kernels.access.sequences import TABLE, binder
 from tridiag.kernels.blocks.column_loops import NOTHING, ColumnLoops, room_of
-from tridiag.kernels.blocks.loops import OPERANDS
+from tridiag.kernels.blocks.loops import OPERANDS, copy_rows
 from tridiag.kernels.jobs.words.recurrences import Recurrences
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import items
@@ -35,7 +35,7 @@ def build(dtype: str, m: int):
     zero, loops, library, bind = np.zeros((), dtype)[()], ColumnLoops(m), Library(f"block_columns{m}"), binder(OPERANDS)
     begin, finish = library.add("begin", loops.begin), library.add("finish", loops.finish)
     forward = library.add("forward", loops.forward)
-    backward, copy = library.add("backward", loops.backward), library.add("copy", loops.copy)
+    backward, copy = library.add("backward", loops.backward), library.add("copy", copy_rows)
     clear = library.add("clear", loops.clear)
     bytes_of_panel = emitted(lambda code, sides: loops.rows_of_panel(sides) * code.row)
     bytes_kept = emitted(lambda code, sides: loops.rows_kept(sides) * code.row)

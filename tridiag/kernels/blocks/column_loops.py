@@ -369,15 +369,6 @@ class ColumnLoops(NamedTuple):
             code.store(right + c * row, x)
             totals = [total - entry * x for total, entry in zip(totals[:c], entries, strict=True)]
 
-    def copy(self, code: Code, source: Value, target: Value, size: Value) -> None:
-        """So many bytes, in rows of lanes."""
-
-        def line(at: Value, state: Any) -> Any:
-            code.store_as(target + at, code.load_as(code.vector, source + at))
-            return state
-
-        code.fori(0, size, line, step=LINE)
-
     def clear(self, code: Code, target: Value, size: Value) -> None:
         """So many bytes, in rows of lanes."""
 

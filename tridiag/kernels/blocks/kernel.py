@@ -14,7 +14,7 @@ from numba import njit, types
 from tridiag.kernels.access.operands import QUAD, bytes_of_row, lanes_of
 from tridiag.kernels.access.sequences import TABLE, binder, places
 from tridiag.kernels.blocks import by_columns
-from tridiag.kernels.blocks.loops import ABOVE, BELOW, OPERANDS, OWN, RIGHT, Loops, X, room_of
+from tridiag.kernels.blocks.loops import ABOVE, BELOW, OPERANDS, OWN, RIGHT, Loops, X, copy_rows, room_of
 from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.jobs.words.recurrences import Recurrences
 from tridiag.kernels.runtime.system import fresh
@@ -40,7 +40,7 @@ def build(dtype: str, m: int):
     load_block, load_sides = library.add("load_block", loops.load_block), library.add("load_sides", loops.load_sides)
     store_sides, clear = library.add("store_sides", loops.store_sides), library.add("clear", loops.clear)
     eliminate, carry = library.add("eliminate", loops.eliminate), library.add("carry", loops.carry)
-    copy = library.add("copy", loops.copy)
+    copy = library.add("copy", copy_rows)
     substitute, bind, (stride, _) = library.add("substitute", loops.substitute), binder(OPERANDS), places(OPERANDS)
     allocate, give_back = piece(room_of(m, OPERANDS))
 

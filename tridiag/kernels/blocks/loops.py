@@ -34,6 +34,16 @@ def room_of(m: int, operands: int) -> type[Record]:
     return Room
 
 
+def copy_rows(code: Code, source: Value, target: Value, size: Value) -> None:
+    """So many bytes, in rows of lanes."""
+
+    def row(at: Value, state: Any) -> Any:
+        code.store_as(target + at, code.load_as(code.vector, source + at))
+        return state
+
+    code.fori(0, size, row, step=LINE)
+
+
 class Loops(NamedTuple):
     """The loops for blocks of m rows."""
 
@@ -180,15 +190,6 @@ class Loops(NamedTuple):
             )
 
         return own, list(code.fori(j + 1, rows, look, (rank, tuple(own)))[1])
-
-    def copy(self, code: Code, source: Value, target: Value, size: Value) -> None:
-        """So many bytes, in rows of lanes."""
-
-        def row(at: Value, state: Any) -> Any:
-            code.store_as(target + at, code.load_as(code.vector, source + at))
-            return state
-
-        code.fori(0, size, row, step=LINE)
 
     def carry(self, code: Code, panel: Value, wide: Value) -> None:
         """The columns of m rows moved by a block; behind them a block of zeros."""
