@@ -136,6 +136,29 @@ def test_any_memory_layout(backend: Subject) -> None:
         np.testing.assert_allclose(scan(backend, other, axis=1), wanted, rtol=1e-13, atol=1e-13)
 
 
+@turned
+@sizes
+@pytest.mark.only(library="numpy")
+@pytest.mark.parametrize("own", [False, True], ids=["shared", "coefficients of its own"])
+@pytest.mark.parametrize("n", [1, 3, 4, 6, 64, 65, 67, 131])
+def test_sequences_that_lie_apart(backend: Subject, n: int, own: bool, sized: bool, reverse: bool) -> None:
+    """Each in a row, or two numbers from step to step, more and fewer of them than there are lanes."""
+    rng = np.random.default_rng(n)
+    for sequences, states, apart in ((1, 1, 1), (7, 3, 1), (8, 1, 2), (19, 2, 1), (33, 5, 2)):
+        x, step = (rng.uniform(0.1, 1, (sequences, apart * n))[:, ::apart] for _ in range(2))
+        given = {
+            "a": noise(rng, (sequences if own else 1, 1, states), "float64", -1, -0.1) + (0 if sized else 1),
+            "x": x,
+            "B": noise(rng, (n, states), "float64"),
+            "C": noise(rng, (n, states), "float64"),
+            "init": noise(rng, (sequences, states), "float64"),
+            **({"step": step} if sized else {}),
+        }
+        y, last = scan(backend, given, axis=1, reverse=reverse, return_final=True)
+        wide = {**given, "a": np.broadcast_to(given["a"], (sequences, n, states))}
+        assert_scans(y, wide, last, reverse=reverse, axis=1)
+
+
 def test_the_last_states_continue_a_sequence(backend: Subject) -> None:
     given = problem()
     head, tail = ({**given, **{k: given[k][:, part] for k in "xBC"}, "step": given["step"][:, part]} for part in (

@@ -17,8 +17,9 @@ from tridiag.problems.forms import Recurrence, Shape
 from tridiag.problems.selective import SelectiveScan
 
 # what they cost, in unknowns of tridiagonal systems: a vector of states in a step of a sequence, one of sequences in a
-# step of a state, without sizes of steps and with them; and each sequence by itself
-VECTOR_OF_STATES, VECTOR_OF_SEQUENCES, SEQUENCE = (2.5, 10.0), (1.0, 8.0), 25
+# step of a state, without sizes of steps and with them; each sequence by itself; and a step of sequences that are
+# gathered into a vector
+VECTOR_OF_STATES, VECTOR_OF_SEQUENCES, SEQUENCE, GATHERED = (2.5, 10.0), (1.0, 8.0), 25, 10
 
 
 def make_job(form: SelectiveScan, shapes: Any, strides: Any, dtype: np.dtype[Any], workers: int) -> Job:
@@ -31,8 +32,8 @@ def make_job(form: SelectiveScan, shapes: Any, strides: Any, dtype: np.dtype[Any
         math.prod(form.batch),
         math.prod(form.shape) * form.states,
     )
-    together = are_side_by_side(axes, form, dtype, shapes[S.STEP] is not None)
-    kind, stretch = (S.SIDE_BY_SIDE, axes.batch[-1][0]) if together else (S.STATES, count)
+    kind = kind_of(axes, form, dtype, shapes[S.STEP] is not None)
+    stretch = count if kind == S.STATES else axes.batch[-1][0]
     groups = count // stretch * -(-stretch // lanes_of(dtype))
     run = max(1, min(ITEM, unknowns // (ITEMS_EACH * workers)) * groups // unknowns)
     words = filled(
@@ -43,16 +44,26 @@ def make_job(form: SelectiveScan, shapes: Any, strides: Any, dtype: np.dtype[Any
     return Job(("selective", dtype.name), words, min(workers, -(-groups // run)) - 1, unknowns)
 
 
-def are_side_by_side(axes: Axes, form: SelectiveScan, dtype: np.dtype[Any], sizes: bool) -> bool:
-    """Whether sequences lie side by side, one in each lane, and lanes are filled no worse than by states."""
+def kind_of(axes: Axes, form: SelectiveScan, dtype: np.dtype[Any], sizes: bool) -> int:
+    """Whether lanes are filled with states or with sequences, whichever takes less; those of sequences need not lie
+    side by side, but share what multiplies inputs and what reads states.
+    """
     length, steps = axes.batch[-1] if axes.batch else (1, ())
+    if not steps or steps[S.B] or steps[S.READ] or (steps[S.A] and axes.strides[S.A]):
+        return S.STATES
     own = S.Y, S.X, *((S.STEP,) if sizes else ())
-    if not steps or any(steps[k] != dtype.itemsize for k in own) or steps[S.B] or steps[S.READ]:
-        return False
-    if steps[S.A] and axes.strides[S.A]:
-        return False
+    kind = S.SIDE_BY_SIDE if all(steps[k] == dtype.itemsize for k in own) else S.APART
+    costs = {one: cost_of_row(one, length, form, dtype, sizes) for one in (kind, S.STATES)}
+    return min(costs, key=costs.__getitem__)
+
+
+def cost_of_row(kind: int, length: int, form: SelectiveScan, dtype: np.dtype[Any], sizes: bool) -> float:
+    """What so many sequences along the last axis of the batch cost, in unknowns of tridiagonal systems."""
     lanes = lanes_of(dtype)
-    return -(-length // lanes) * form.states <= length * -(-form.states // lanes)
+    if kind == S.STATES:
+        return length * (form.n * -(-form.states // lanes) * VECTOR_OF_STATES[sizes] + SEQUENCE)
+    step = form.states * VECTOR_OF_SEQUENCES[sizes] + (GATHERED if kind == S.APART else 0)
+    return -(-length // lanes) * form.n * step + length * form.states
 
 
 def axes_of_scan(form: SelectiveScan, shapes: Any, strides: Any) -> Axes:
@@ -65,13 +76,9 @@ def axes_of_scan(form: SelectiveScan, shapes: Any, strides: Any) -> Axes:
 @functools.lru_cache(4096)
 def work_of(form: SelectiveScan, shapes: Any, strides: Any, dtype: np.dtype[Any]) -> float:
     """What a scan costs, in unknowns of tridiagonal systems."""
-    sizes, lanes, count = shapes[S.STEP] is not None, lanes_of(dtype), math.prod(form.batch)
-    axes = axes_of_scan(form, shapes, strides)
-    if are_side_by_side(axes, form, dtype, sizes):
-        length = axes.batch[-1][0]
-        vectors = count // length * -(-length // lanes) * form.n * form.states
-        return vectors * VECTOR_OF_SEQUENCES[sizes] + count * form.states
-    return count * (form.n * -(-form.states // lanes) * VECTOR_OF_STATES[sizes] + SEQUENCE)
+    sizes, axes = shapes[S.STEP] is not None, axes_of_scan(form, shapes, strides)
+    kind, length = kind_of(axes, form, dtype, sizes), axes.batch[-1][0] if axes.batch else 1
+    return math.prod(form.batch) // length * cost_of_row(kind, length, form, dtype, sizes)
 
 
 def flags_of(form: SelectiveScan, shapes: Any) -> int:

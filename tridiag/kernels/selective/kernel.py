@@ -38,9 +38,11 @@ class Room(Workspace):
     coefficients = Word()  # of all states, of sequences that lie side by side
     rows = Word()  # of a piece of steps of two sequences: what is read from the states of each step
     sums = Word()  # of rows
+    inputs = Word()  # of a piece of steps of all lanes, of sequences that lie apart
+    sizes = Word()  # the sizes of these steps
 
 
-ARRAYS, allocate, free_workspace = workspace(Room, "states", "coefficients", "rows", "sums")
+ARRAYS, allocate, free_workspace = workspace(Room, "states", "coefficients", "rows", "sums", "inputs", "sizes")
 bind, advance_any = binder(S.OPERANDS), by_number(ANY, 0)
 
 
@@ -81,10 +83,14 @@ def scan_group(zero, job, room, count):
 def work(job, zero):
     """Claim items until none is left; called by every thread of a job."""
     lanes = lanes_of(zero, ())
-    row, together = (job.length + lanes - 1) // lanes * lanes, job.kind == S.SIDE_BY_SIDE
+    row, together = (job.length + lanes - 1) // lanes * lanes, job.kind != S.STATES
     size = lanes * row * bytes_of_real(zero, ())
-    coefficients = size if together else 0
-    room = allocate(ARRAYS(states=size, coefficients=coefficients, rows=2 * PIECE * LINE, sums=LINE))
+    coefficients, piece = size if together else 0, PIECE * LINE
+    inputs = piece if job.kind == S.APART else 0
+    sizes = inputs if job.pointers[S.STEP] != 0 else 0
+    room = allocate(
+        ARRAYS(states=size, coefficients=coefficients, rows=2 * piece, sums=LINE, inputs=inputs, sizes=sizes)
+    )
     if address_of(room) == 0:
         return
     room.row = row

@@ -1,7 +1,8 @@
-"""Selective scans of sequences that lie side by side: one in each lane, all their states in turn.
+"""Selective scans of a sequence in each lane, all their states in turn.
 
 What multiplies the input, and the states where they are read, is the same for these sequences; coefficients are too, or
-hold for all steps, and are then brought into lanes once.
+hold for all steps, and are then brought into lanes once. Sequences that do not lie side by side are gathered, a piece
+of their steps at a time.
 """
 
 from __future__ import annotations
@@ -11,8 +12,14 @@ from typing import Any, NamedTuple
 
 from numba import njit
 
-from tridiag.kernels.access.moves import first_lanes
-from tridiag.kernels.access.operands import bytes_of_real, lanes_of
+from tridiag.kernels.access.moves import (
+    LOAD_CONTIGUOUS,
+    LOAD_SCATTERED,
+    STORE_CONTIGUOUS,
+    STORE_SCATTERED,
+    first_lanes,
+)
+from tridiag.kernels.access.operands import QUAD, bytes_of_real, lanes_of
 from tridiag.kernels.access.sequences import TABLE
 from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.jobs.words import selective as S
@@ -40,13 +47,14 @@ class Kind(NamedTuple):
 
 
 def together(kind: Kind, code: Code, *words: Any) -> None:
-    """Steps begin <= t < begin + count of so many sequences; before the first ``alone`` of them there are no states."""
-    job, room, sequences, first_step, count, alone = words
+    """Steps begin <= t < begin + count of so many sequences; before the first ``alone`` of them there are no states.
+
+    The results, inputs and sizes of steps are where their words say: that of the first step, and how far the next is.
+    """
+    job, room, sequences, first_step, count, alone, y, y_step, x, x_step, size, size_step = words
     place, lanes, zero = Place(code, job, room, code.integer(0), code.integer(0)), Lanes(code), code.integer(0)
     used, width = first_lanes(code, sequences), code.size_of_real
-    (y, y_step), (x, x_step), (size, size_step), (a, a_step), (b, b_step), (c, c_step) = (
-        place.row(k, first_step) for k in (S.Y, S.X, S.STEP, S.A, S.B, S.READ)
-    )
+    (a, a_step), (b, b_step), (c, c_step) = (place.row(k, first_step) for k in (S.A, S.B, S.READ))
     next_a, next_b, next_c = (
         code.pick((job.flags & (S.SAME << k)) != 0, zero, code.integer(width)) for k in (S.A, S.B, S.READ)
     )
@@ -96,18 +104,68 @@ def into_lanes(zero, job, room, operand, target):
 
 
 @njit(**OPTIONS)
+def side_by_side(job, room, operand, begin):
+    """Where step ``begin`` of sequences that lie side by side is in an operand, and how far the next one is."""
+    stride = field(job, C.TABLE + operand)
+    return word(room.addresses.lanes + TABLE * operand) + begin * stride, stride
+
+
+@njit(**OPTIONS)
+def gathered(zero, job, room, operand, begin, steps, target):
+    """So many steps of all lanes, brought to where rows of lanes are; that place, and how far the next row is."""
+    table, stride = room.addresses.lanes + TABLE * operand, field(job, C.TABLE + operand)
+    if stride == bytes_of_real(zero, ()) and steps >= QUAD:
+        stop = begin + steps
+        even = stop - steps % QUAD
+        LOAD_CONTIGUOUS(zero, (table, begin, even, target))
+        if even < stop:  # the last few again, with some before them
+            LOAD_CONTIGUOUS(zero, (table, stop - QUAD, stop, target + (steps - QUAD) * LINE))
+    else:
+        LOAD_SCATTERED(zero, (table, stride, begin, begin + steps, target))
+    return target, LINE
+
+
+@njit(**OPTIONS)
+def scatter(zero, job, room, begin, steps, source):
+    """The results of so many steps to all lanes; those that are left over repeat the last sequence."""
+    table, stride = room.addresses.lanes + TABLE * S.Y, field(job, C.TABLE + S.Y)
+    if stride == bytes_of_real(zero, ()) and steps >= QUAD:
+        stop = begin + steps
+        even = stop - steps % QUAD
+        STORE_CONTIGUOUS(zero, (table, begin, even, source, LINE))
+        if even < stop:
+            STORE_CONTIGUOUS(zero, (table, stop - QUAD, stop, source + (steps - QUAD) * LINE, LINE))
+    else:
+        STORE_SCATTERED(zero, (table, stride, begin, begin + steps, source, LINE))
+
+
+@njit(**OPTIONS)
 def scan_side_by_side(zero, job, room, count):
     """All steps of so many sequences, whose addresses are bound."""
     size, n, own = bytes_of_real(zero, ()), job.steps, field(job, C.TABLE + S.A) == 0
-    into_lanes(zero, job, room, S.INIT, room.states)
+    apart, sizes = job.kind == S.APART, job.pointers[S.STEP] != 0
+    if job.flags & S.STARTED != 0:
+        into_lanes(zero, job, room, S.INIT, room.states)
     if own:
         into_lanes(zero, job, room, S.A, room.coefficients)
-    kind = (2 if job.pointers[S.STEP] != 0 else 0) + (1 if own else 0)
+    kind, lanes = (2 if sizes else 0) + (1 if own else 0), lanes_of(zero, ()) if apart else count
     for begin in range(0, n, PIECE):
         if stopping_at(begin // PIECE, 16):
             return
         steps, alone = min(PIECE, n - begin), 1 if begin == 0 and job.flags & S.STARTED == 0 else 0
-        advance(zero, kind, (job, room, count, begin, steps, alone))
+        if apart:
+            x, x_step = gathered(zero, job, room, S.X, begin, steps, room.inputs)
+            delta, delta_step = x, x_step
+            if sizes:
+                delta, delta_step = gathered(zero, job, room, S.STEP, begin, steps, room.sizes)
+            y, y_step = room.rows, LINE
+        else:
+            x, x_step = side_by_side(job, room, S.X, begin)
+            delta, delta_step = side_by_side(job, room, S.STEP, begin)
+            y, y_step = side_by_side(job, room, S.Y, begin)
+        advance(zero, kind, (job, room, lanes, begin, steps, alone, y, y_step, x, x_step, delta, delta_step))
+        if apart:
+            scatter(zero, job, room, begin, steps, y)
     if job.pointers[S.LAST] != 0:
         for lane in range(count):
             at = word(room.addresses.lanes + TABLE * S.LAST + 8 * lane)

@@ -16,6 +16,6 @@ OF_X, OF_STEP, OF_A, OF_B, OF_READ, OF_INIT = range(8, 14)
 ADJOINT_OPERANDS = 14
 SUMMED = OF_A, OF_B, OF_READ
 STARTED = C.STARTED
-STATES, SIDE_BY_SIDE = range(2)  # kinds: the states of a sequence in lanes, or sequences that lie side by side
+STATES, SIDE_BY_SIDE, APART = range(3)  # kinds: the states of a sequence in lanes, or sequences, which lie side by side
 SAME = 256  # times 2**k: operand k is the same for all states
 PIECE = 64  # steps that a group of sequences is taken through at a time
