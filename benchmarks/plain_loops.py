@@ -34,15 +34,22 @@ def nothing(count: int) -> Callable[..., None]:
 
 
 @functools.cache
-def streams(count: int) -> tuple[Callable[..., None], Callable[..., None]]:
-    """Loops that add up so many arrays, entry by entry, on one thread and on several: what moving them takes."""
-    names = [f"x{k}" for k in range(count)]
-    flat = "\n".join(f"    {name} = {name}.ravel()" for name in (*names, "out"))
+def streams(count: int, larger: int = 0) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Loops that add up so many arrays, entry by entry, on one thread and on several: what moving them takes.
+
+    The entries of ``larger`` more arrays, which have more of them, are added up to one number. All are flat.
+    """
+    names, others = [f"x{k}" for k in range(count)], [f"y{k}" for k in range(larger)]
     terms = " + ".join(f"{name}[i]" for name in names)
-    text = f"def stream({', '.join(names)}, out):\n{flat}\n    for i in prange(out.size):\n        out[i] = {terms}\n"
+    loops = ["for i in prange(out.size):", f"    out[i] = {terms}"] if names else []
+    loops += ["total = 0.0"]
+    for name in others:
+        loops += [f"for i in prange({name}.size):", f"    total += {name}[i]"]
+    text = "\n    ".join((f"def stream({', '.join((*names, *others, 'out'))}):", *loops, "return total"))
     made: dict[str, Any] = {"prange": prange}
     exec(text, made)
-    return numba.njit(made["stream"]), numba.njit(parallel=True)(made["stream"])
+    serial, parallel = (numba.njit(made["stream"], fastmath=True, parallel=parallel) for parallel in (False, True))
+    return serial, parallel
 
 
 # ---------------------------------------------------------------------------------------------------- systems

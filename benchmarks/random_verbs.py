@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,7 +76,7 @@ def drawn(rng: Rng, last: tuple[int, int] | None = None, power: int = 2) -> tupl
 
 
 def plain(name: str, *arrays: Any, out: Any) -> dict[str, Callable[[], Any]]:
-    """Both ways of a loop, which writes to ``out``; and those of one that adds up the operands of its shape."""
+    """Both ways of a loop, which writes to ``out``; and those of one that adds up its operands."""
     numba.set_num_threads(min(threads(), numba.config.NUMBA_NUM_THREADS))
 
     results = out if isinstance(out, tuple) else (out,)
@@ -84,16 +84,18 @@ def plain(name: str, *arrays: Any, out: Any) -> dict[str, Callable[[], Any]]:
     count = len(arrays) + (len(out) if isinstance(out, tuple) else 1)
     loops = {"loop": serial, "parallel loop": parallel, EMPTY: nothing(count)}
     calls = {told: written(function, *arrays, *results, returned=out) for told, function in loops.items()}
-    added = [x for x in arrays if not isinstance(out, tuple) and np.shape(x) == out.shape]
-    if added and not views:
-        calls |= sums(added, np.empty_like(out))
-    return calls
+    return calls if views or isinstance(out, tuple) else calls | sums(arrays, np.empty_like(out))
 
 
-def sums(arrays: list[Any], out: Any) -> dict[str, Callable[[], Any]]:
-    """Loops that add up arrays, on one thread and on several."""
-    names = STREAM, PARALLEL_STREAM
-    return {told: written(f, *arrays, out) for told, f in zip(names, streams(len(arrays)), strict=True)}
+def sums(arrays: Sequence[Any], out: Any) -> dict[str, Callable[[], Any]]:
+    """Loops that add up the arrays of a result's shape, and those with more entries, on one thread and on several."""
+    added = [x for x in arrays if np.shape(x) == out.shape]
+    larger = [x for x in arrays if np.size(x) > out.size]
+    if not added and not larger:
+        return {}
+    found = streams(len(added), len(larger))
+    flat = [np.ravel(x) for x in (*added, *larger, out)]
+    return {told: written(f, *flat) for told, f in zip((STREAM, PARALLEL_STREAM), found, strict=True)}
 
 
 def in_double(name: str, *arrays: Any, shape: tuple[int, ...]) -> Array:
@@ -421,12 +423,11 @@ def jitted(function: Callable[..., Any], *arrays: Array) -> Callable[[], Any]:
 
 
 def floors_in_jit(*arrays: Array) -> dict[str, Callable[[], Any]]:
-    """A program that takes these arguments and returns one number, and loops that add up those of the last one's shape.
+    """A program that takes these arguments and returns one number, and loops that add them up.
 
     What adds them up is compiled by Numba and called by Python: what XLA makes of a sum may take longer than the verb.
     """
-    added = [x for x in arrays if x.shape == arrays[-1].shape]
-    return {EMPTY: jitted(lambda *given: given[-1][0, 0], *arrays), **sums(added, np.empty_like(arrays[-1]))}
+    return {EMPTY: jitted(lambda *given: given[-1][0, 0], *arrays), **sums(arrays, np.empty_like(arrays[-1]))}
 
 
 @verb("jit: solve", IN_JIT)
