@@ -179,6 +179,16 @@ LONG: dict[str, tuple[str, ...]] = {
         "test_smoothed_states[torch_scan-torch-ARMA(2, 1)-", "test_smoothed_states[torch_scan-torch-MA(1)-False]",
         "test_smoothed_states[torch_scan-torch-MA(3)-",
     ),
+    "test_kalman_starts.py": (
+        "test_series_of_which_nothing_is_known_under_jit",
+        "test_where_all_is_unknown_no_start_is_needed[jax-disturbance_smoother]",
+        "test_where_all_is_unknown_no_start_is_needed[jax-filter]",
+        "test_where_all_is_unknown_no_start_is_needed[jax-forecast]",
+        "test_where_all_is_unknown_no_start_is_needed[jax-lag_one_smoother]",
+        "test_where_all_is_unknown_no_start_is_needed[jax-likelihoods]",
+        "test_where_all_is_unknown_no_start_is_needed[jax-simulation_smoother]",
+        "test_where_all_is_unknown_no_start_is_needed[jax-smoother]",
+    ),
     "test_kalman_unknown.py": (
         "test_exact_observations_that_contradict_the_model[numba_scan-numpy]",
         "test_exact_observations_that_contradict_the_model[numba_scan-torch]",

@@ -138,7 +138,7 @@ def test_bad_forecasts() -> None:
         ValueError, match=r"F has shape \(5, 2, 2\), with the 5 steps of y; a forecast of 3 needs .*, 8 steps"
     ):
         kalman.forecast(series(5, 1), np.int64(3), **model(2, 1, time=(5,)))
-    with pytest.raises(TypeError, match=r"forecast also needs Q, R, m0, P0"):
+    with pytest.raises(TypeError, match=r"forecast also needs Q, R"):
         kalman.forecast(series(5, 1), 3, F=np.eye(2), H=np.eye(1, 2))
     assert kalman.forecast(series(5, 1), 0, **model(2, 1)).mean.shape == (0, 1)
 

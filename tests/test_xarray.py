@@ -166,7 +166,57 @@ def test_labels_that_differ_raise() -> None:
         labelled.solve(A, B, C, D, dim="z", where=(D > 1.5).assign_coords(x=["a", "b", "d"]))
 
 
+def test_a_right_side_along_another_dimension() -> None:
+    """A dimension that is called otherwise would become one more axis of the result."""
+    told = (
+        r"has the dimensions \('t', 'depth', 'x'\), and a lies along dim='z': (d|x)\.rename\(\{'depth': 'z'\}\)\?; what"
+    )
+    other = D.rename(z="depth")
+    for call in (
+        lambda: labelled.solve(A, B, C, other, dim="z"),
+        lambda: other.tridiag.solve(A, B, C, dim="z"),
+        lambda: labelled.matmul(A, B, C, other, dim="z"),
+        lambda: labelled.linear_recurrence(xr.DataArray(Z, dims="z"), other, dim="z"),
+        lambda: labelled.log_linear_recurrence(A, other, dim="z"),
+    ):
+        with pytest.raises(ValueError, match=told.replace("and a ", r"and (a|log_a|a\[0\]) ")):
+            call()
+    with pytest.raises(ValueError, match=r"d has the dimensions \('x',\), and a lies along dim='z'; what is the same"):
+        labelled.solve(A, B, C, D.isel(t=0, z=0), dim="z")
+    x = labelled.solve(A, B, C, D.isel(t=0, z=0, drop=True).broadcast_like(A), dim="z")
+    wanted = tridiag.solve(A.values, B.values, C.values, D.values[0, :1].repeat(4, 0), axis=0)
+    np.testing.assert_array_equal(x.transpose("z", "x"), wanted)
+    assert labelled.solve(A, B, C, xr.DataArray(1.0), dim="z").dims == ("z", "x")
+
+
+@pytest.mark.parametrize("name", ["Z", "zz", "z_"])
+def test_a_coefficient_along_a_dimension_of_nearly_the_same_name(name: str) -> None:
+    told = rf"b has the dimensions .*'{name}'.*, and (d|x) lies along dim='z': b\.rename\(\{{'{name}': 'z'\}}\)\?"
+    for given in (B.rename(z=name), B.isel(x=0, drop=True).rename(z=name)):
+        for verb in (labelled.solve, labelled.matmul):
+            with pytest.raises(ValueError, match=told):
+                verb(-1.0, given, -1.0, D, dim="z")
+    with pytest.raises(ValueError, match=told.replace("(d|x) lies", "a lies")):
+        labelled.slogdet(A, B.rename(z=name), C, dim="z")
+    with pytest.raises(ValueError, match=r"where has the dimensions"):
+        labelled.solve(A, B, C, D, dim="z", where=(D > 1.5).rename(z=name))
+
+
+def test_coefficients_that_are_the_same_in_all_rows() -> None:
+    """They have axes of their own, or those of others: of other names, or of other lengths."""
+    several = xr.DataArray([5.0, 6.0, 7.0, 8.0], dims="case")
+    x = labelled.solve(-1.0, several, -1.0, D, dim="z")
+    assert x.dims == (*D.dims, "case")
+    np.testing.assert_allclose(x.isel(case=2), labelled.solve(-1.0, 7.0, -1.0, D, dim="z"), rtol=1e-14)
+    assert labelled.solve(-1.0, several[:3].rename(case="zz"), -1.0, D, dim="z").dims == (*D.dims, "zz")
+    assert labelled.solve(-1.0, several[:2].rename(case="t"), -1.0, D, dim="z").dims == D.dims
+    sign, _ = labelled.slogdet(A, several, C, dim="z")
+    assert {*sign.dims} == {"x", "case"}
+
+
 def test_what_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"dim is 'layers'; wanted a dimension of the arguments, .* have \('layer', "):
+        labelled.solve(-1.0, 4.0, -1.0, D.drop_vars("layer").rename(z="layer"), dim="layers")
     for verb in (labelled.solve, labelled.matmul):
         with pytest.raises(
             ValueError, match=r"dim is 'depth'; wanted a dimension of the arguments, which have \('t', "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
@@ -11,21 +12,28 @@ import xarray as xr
 from tridiag.calls.sequences import named
 
 Array = Any
+ALIKE = 0.6  # from which on a name is nearly another
 
 
 class Labels:
-    """The arguments of a verb, whose first is the one that labels the result."""
+    """The arguments of a verb, whose first is the one that labels the result: its right side, if it has one."""
 
-    def __init__(self, arguments: Mapping[str, Any], dim: Hashable, states: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        arguments: Mapping[str, Any],
+        dim: Hashable,
+        states: Mapping[str, Any] | None = None,
+        right_side: bool = True,
+    ) -> None:
         given = {name: checked(name, x) for name, x in arguments.items() if x is not None}
         before = {name: checked(name, x) for name, x in (states or {}).items()}
         self.dim = dim
         self.labelled = aligned({name: x for name, x in (*given.items(), *before.items()) if is_labelled(x)})
-        rows = [x for name, x in self.labelled.items() if name in given]
-        self.dims = tuple(dict.fromkeys(name for x in rows for name in x.dims))
-        if dim not in self.dims:
-            raise ValueError(f"dim is {dim!r}; wanted a dimension of the arguments, which have {self.dims}")
-        self.leading = self.labelled.get(next(iter(given)))
+        rows = {name: x for name, x in self.labelled.items() if name in given}
+        self.dims = tuple(dict.fromkeys(name for x in rows.values() for name in x.dims))
+        first = next(iter(given))
+        check_dimensions(rows, dim, first if right_side else None)
+        self.leading = self.labelled.get(first)
         self.data = {name: self.lifted(name, x) for name, x in given.items()}
         self.states = {name: self.lifted_state(name, x) for name, x in before.items()}
 
@@ -114,6 +122,37 @@ def aligned(labelled: dict[str, Any]) -> dict[str, Any]:
             "same labels first, as xarray.align(..., join='inner') does"
         ) from error
     return dict(zip(labelled, found, strict=True))
+
+
+def check_dimensions(rows: Mapping[str, Any], dim: Hashable, right_side: str | None) -> None:
+    """Refuse arguments that lack ``dim`` where another name of theirs is surely meant for it.
+
+    These are all of them, the right side, and one with a dimension of the same length and nearly the same name.
+    """
+    here = {known: x.sizes[known] for x in rows.values() for known in x.dims}
+    if dim not in here:
+        told = tuple(sorted(here, key=lambda known: -likeness(known, dim)))
+        raise ValueError(f"dim is {dim!r}; wanted a dimension of the arguments, which have {told}")
+    for name, x in rows.items():
+        if not x.dims or dim in x.dims:
+            continue
+        others = {known for other, z in rows.items() if other != name for known in z.dims}
+        alone = [known for known in x.dims if known not in others]
+        nearest = max(alone, key=lambda known: (here[known] == here[dim], likeness(known, dim)), default=None)
+        alike = nearest is not None and likeness(nearest, dim) >= ALIKE and here[nearest] == here[dim]
+        if name != right_side and not alike:
+            continue
+        renamed = "" if nearest is None else f": {name}.rename({{{nearest!r}: {dim!r}}})?"
+        along = next(other for other, z in rows.items() if dim in z.dims)
+        raise ValueError(
+            f"{name} has the dimensions {x.dims}, and {along} lies along dim={dim!r}{renamed}; what is the same in all "
+            f"rows is {name}.broadcast_like({along})"
+        )
+
+
+def likeness(known: Hashable, dim: Hashable) -> float:
+    """How much of two names is the same, from 0 to 1."""
+    return difflib.SequenceMatcher(None, str(known).casefold(), str(dim).casefold()).ratio()
 
 
 def in_order(x: Any, dims: tuple[Hashable, ...]) -> Any:

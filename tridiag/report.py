@@ -16,7 +16,7 @@ from tridiag.calls.plan import axis_alone, prepare
 from tridiag.calls.selective import prepare as prepare_selective
 from tridiag.calls.state_space import prepare as prepare_series
 from tridiag.overview import table
-from tridiag.problems.state_space import FILTER, INTERCEPTS, LIKELIHOOD, PARAMETERS, SMOOTHER
+from tridiag.problems.state_space import FILTER, INTERCEPTS, LIKELIHOOD, PARAMETERS, SMOOTHER, STATES
 from tridiag.selection.choose import choose, eligible
 
 MODEL = ("y", *PARAMETERS)
@@ -30,6 +30,7 @@ class Verb(NamedTuple):
     options: tuple[str, ...]  # the others that its choice depends on
     problem: Callable[..., Problem]  # from the verb's name, the first arguments by their names, and options
     more: tuple[str, ...] = ()  # those on which it does not depend
+    may_lack: tuple[str, ...] = ()  # those of the first that may be left out
 
 
 def system(verb: str, arguments: dict[str, Any], **options: Any) -> Problem:
@@ -92,8 +93,10 @@ VERBS = {
     "selective_scan": Verb(
         ("a", "x", "B", "C"), ("init", "step", "axis", "reverse"), selective, ("return_final", "out")
     ),
-    **dict.fromkeys((FILTER, SMOOTHER), Verb(MODEL, ("method", "diffuse"), state_space, tuple(INTERCEPTS))),
-    LIKELIHOOD: Verb(MODEL, ("method", "diffuse", "each_step", "burn"), likelihood, tuple(INTERCEPTS)),
+    **dict.fromkeys(
+        (FILTER, SMOOTHER), Verb(MODEL, ("method", "diffuse"), state_space, tuple(INTERCEPTS), tuple(STATES))
+    ),
+    LIKELIHOOD: Verb(MODEL, ("method", "diffuse", "each_step", "burn"), likelihood, tuple(INTERCEPTS), tuple(STATES)),
     "smith_waterman": Verb(("scores", "gap"), ("lengths", "gap_open", "temperature", "ends", "turns"), pairs),
 }
 RUNS = {  # verbs that are made of one of these
@@ -186,14 +189,14 @@ def explain(verb: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explan
             f"explain knows the verbs {', '.join(VERBS)}, not {name!r} (matmul, scan, kalman.predict and kalman.update "
             f"have one implementation){instead}"
         )
-    needed, known, problem_of, more = VERBS[name]
+    needed, known, problem_of, more, may_lack = VERBS[name]
     given = dict(zip((*needed, *known), args, strict=False)) | kwargs
     backend = given.pop("backend", "auto")
-    if missing := [key for key in needed if key not in given]:
+    if missing := [key for key in needed if key not in given and key not in may_lack]:
         raise TypeError(f"{name} also needs {', '.join(missing)}")
     if unknown := set(given) - {*needed, *known, *more}:
         raise TypeError(f"{name} has no argument {', '.join(sorted(unknown))}")
-    arguments = {key: given.pop(key) for key in needed}
+    arguments = {key: given.pop(key, None) for key in needed}
     problem = problem_of(name, arguments, **{key: value for key, value in given.items() if key in known})
     chosen, why = choose(problem, backend)
     others = {entry.name: entry.why_not(problem) for entry in BACKENDS.values() if entry is not chosen}

@@ -38,8 +38,9 @@ def solve(
     Parameters
     ----------
     a, b, c, d : DataArray, number or 1-D array
-        As in `tridiag.solve`. Dimensions are matched by their names, in any order; what an argument lacks is shared.
-        1-D arrays without names lie along ``dim``. At least one of the arguments is a DataArray.
+        As in `tridiag.solve`. Dimensions are matched by their names, in any order; what an argument lacks is shared,
+        coefficients that lack ``dim`` are the same in all rows. 1-D arrays without names lie along ``dim``. At least
+        one of the arguments is a DataArray.
     dim : hashable
         The dimension of the systems.
     where : DataArray or 1-D array of booleans
@@ -56,7 +57,8 @@ def solve(
     Raises
     ------
     ValueError
-        Labels or lengths along a dimension differ, or no argument has ``dim``.
+        Labels or lengths along a dimension differ; no argument has ``dim``, or d has other dimensions alone; another
+        argument without ``dim`` has one of its length and nearly its name.
     SingularSystemError, BackendError, TypeError
         As `tridiag.solve`.
 
@@ -164,7 +166,7 @@ def slogdet(
     -----
     `tridiag.slogdet` along the axis of that name.
     """
-    labels = Labels({"b": b, "a": a, "c": c, "where": where}, dim)
+    labels = Labels({"b": b, "a": a, "c": c, "where": where}, dim, right_side=False)
     data = labels.data
     sign, logarithm = systems.slogdet(
         data["a"], data["b"], data["c"], where=data.get("where"), axis=labels.axis, **checked(options)

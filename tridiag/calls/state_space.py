@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,9 @@ from tridiag.problems.covariances import check_covariance
 from tridiag.problems.state_space import (
     COVARIANCES,
     INTERCEPTS,
+    MATRICES,
     PARAMETERS,
+    STATES,
     Model,
     StateSpace,
     align,
@@ -61,17 +63,19 @@ def prepare(
     if method not in METHODS:
         raise ValueError(f"method is {method!r}; wanted one of {', '.join(map(repr, METHODS))}")
     added = {name: x for name, x in zip(INTERCEPTS, intercepts, strict=True) if x is not None}
-    library, dtype, device, given = taken({"y": y} | dict(zip(PARAMETERS, parameters, strict=True)) | added)
+    model = {name: x for name, x in zip(PARAMETERS, parameters, strict=True) if x is not None or name not in STATES}
+    library, dtype, device, given = taken({"y": y} | model | added)
     module = module_of(library)
     lifted, batch, cov_batch = align({name: tuple(np.shape(x)) for name, x in given.items()})
-    n, observed, states = *lifted["y"][-2:], lifted["m0"][-1]
+    n, observed, states = *lifted["y"][-2:], lifted["F"][-1]
     arrays = {name: module.cast(x, working_dtype(dtype)).reshape(lifted[name]) for name, x in given.items()}
-    unknown = unknown_states(parameters[-1], library, device) if diffuse is None else named_states(diffuse, states)
-    if diffuse is not None and is_readable(library, device, parameters[-1]):
-        check_named(to_numpy(parameters[-1]), diffuse, unknown)
+    unknown = unknown_in(model.get("P0"), library, device) if diffuse is None else named_states(diffuse, states)
+    if diffuse is not None and "P0" in model and is_readable(library, device, model["P0"]):
+        check_named(to_numpy(model["P0"]), diffuse, unknown)
+    arrays |= start_of_unknown(model, diffuse, unknown, arrays["F"], module.Operations)
     if diffuse is not None and unknown:
         arrays["P0"] = with_unknown(module.Operations, arrays["P0"], unknown)
-    model, shifts = (map(arrays.get, group) for group in (PARAMETERS, INTERCEPTS))
+    parts, shifts = (map(arrays.get, group) for group in (PARAMETERS, INTERCEPTS))
     shape, largest = (*batch, n, observed), max(states, observed)
     problem = Problem(
         verb,
@@ -86,16 +90,16 @@ def prepare(
         diffuse=bool(unknown),
     )
     form = StateSpace(n, observed, states, batch, cov_batch, None, False, unknown)
-    return Call(library, problem, form, dtype, arrays["y"], Model(*model), Intercepts(*shifts))
+    return Call(library, problem, form, dtype, arrays["y"], Model(*parts), Intercepts(*shifts))
 
 
-def parameters_of(verb: str, model: dict[str, Any]) -> dict[str, Any]:
-    """The parameters among the arguments of a verb, in their order."""
-    if missing := [name for name in PARAMETERS if name not in model]:
+def parameters_of(verb: str, model: dict[str, Any], needed: Iterable[str] = MATRICES) -> dict[str, Any]:
+    """The parameters among the arguments of a verb, in their order; None for those that are left out."""
+    if missing := [name for name in needed if model.get(name) is None]:
         raise TypeError(f"{verb} also needs {', '.join(missing)}")
     if model.get("axis_name") is not None:
         raise TypeError(f"{verb} is for whole series, and with axis_name each device has some of their steps")
-    return {name: model[name] for name in PARAMETERS}
+    return {name: model.get(name) for name in PARAMETERS}
 
 
 class Taken(NamedTuple):
@@ -140,9 +144,9 @@ def named_states(diffuse: Any, states: int) -> tuple[int, ...]:
     return tuple(sorted({int(i) % states for i in given}))
 
 
-def unknown_states(P0: Any, library: str, device: str) -> tuple[int, ...]:
-    """Those whose variance is infinite in any series, where values can be read."""
-    if not is_readable(library, device, P0):
+def unknown_in(P0: Any, library: str, device: str) -> tuple[int, ...]:
+    """The states whose variance is infinite in any series, where values can be read."""
+    if P0 is None or not is_readable(library, device, P0):
         return ()
     variances = np.diagonal(to_numpy(P0), axis1=-2, axis2=-1)
     infinite = np.isposinf(variances).reshape(-1, variances.shape[-1]).any(0)
@@ -167,6 +171,22 @@ def check_named(P0: Any, diffuse: Any, unknown: tuple[int, ...]) -> None:
             )
 
 
+def start_of_unknown(
+    model: dict[str, Any], diffuse: Any, unknown: tuple[int, ...], F: Array, ops: Any
+) -> dict[str, Array]:
+    """Zeros for m0 and P0 that are left out, where every state is unknown at first."""
+    states, rank = F.shape[-1], F.ndim - 3
+    absent = [name for name in STATES if name not in model]
+    if absent and len(unknown) < states:
+        known = [i for i in range(states) if i not in unknown]
+        told = f", and states {known} are not" if unknown else ""
+        raise TypeError(
+            f"{' and '.join(absent)} can be left out only where all states are unknown at first (diffuse=True){told}; "
+            "wanted m0 and P0, mean and covariance of the states before y[0] is seen"
+        )
+    return {name: ops.full((*(1,) * rank, *(states,) * len(STATES[name])), 0, F) for name in absent}
+
+
 def with_unknown(ops: Any, P0: Any, unknown: tuple[int, ...]) -> Any:
     """P0 with infinite variances of these states."""
     which = np.zeros(P0.shape[-2:], bool)
@@ -180,13 +200,14 @@ def check_values(call: Call, arguments: dict[str, Any]) -> StateSpace:
     values = {
         name: to_numpy(x).astype(dtype)
         for name, x in arguments.items()
-        if name in ("y", *COVARIANCES) and can_be_read(x)
+        if name in ("y", *COVARIANCES) and x is not None and can_be_read(x)
     }
+    covariances = {name for name in COVARIANCES if arguments[name] is not None}
     for name in [name for name in COVARIANCES if name in values]:
         known = without_unknown(values[name], call.form.diffuse) if name == "P0" else values[name]
         check_covariance(name, known, call.form.n)
     missing = bool(np.isnan(values["y"]).any()) if "y" in values else None
-    return call.form._replace(missing=missing, checked={*COVARIANCES} <= {*values})
+    return call.form._replace(missing=missing, checked=covariances <= {*values})
 
 
 def without_unknown(P0: Any, unknown: tuple[int, ...]) -> Any:

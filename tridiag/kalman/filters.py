@@ -18,8 +18,8 @@ def filter(
     H: Array,
     Q: Array,
     R: Array,
-    m0: Array,
-    P0: Array,
+    m0: Array | None = None,
+    P0: Array | None = None,
     state_intercept: Array | None = None,
     obs_intercept: Array | None = None,
     diffuse: Sequence[int] | bool | None = None,
@@ -43,7 +43,7 @@ def filter(
     m0, P0 : array
         Mean and covariance of x[0] before y[0] is seen, (..., k) and (..., k, k). A state whose variance is infinite is
         unknown at first. Where the values of P0 cannot be read, as those of an argument of `jax.jit` or on a GPU,
-        ``diffuse`` has to name it: without that its series are NaN.
+        ``diffuse`` has to name it: without that its series are NaN. None, where all states are unknown: m0 is 0.
     state_intercept, obs_intercept : array
         Known vectors that are added in every step, c and d: (k,) and (p,), or (..., time, k) and (..., time, p) as the
         matrices above. ``state_intercept[n-1]`` is never read. None: 0.
@@ -52,6 +52,7 @@ def filter(
         or True, all: exact limits of an infinite variance. Their variances in P0 are inf, NaN or 0, and their rows and
         columns are not read; another number raises, where it can be read, as it would be forgotten without a word:
         leave ``diffuse`` out, or pass (), for the start that P0 tells. None: those whose variance in P0 is infinite.
+        Where it names all, m0 and P0 can be left out.
     method : str
         "sequential": one step after another. "parallel": logarithmic depth, for JAX arrays, by an associative scan
         (see the notes). "auto": what the backend chosen does, which is one step after another.
@@ -119,8 +120,8 @@ def smoother(
     H: Array,
     Q: Array,
     R: Array,
-    m0: Array,
-    P0: Array,
+    m0: Array | None = None,
+    P0: Array | None = None,
     state_intercept: Array | None = None,
     obs_intercept: Array | None = None,
     diffuse: Sequence[int] | bool | None = None,
@@ -173,8 +174,8 @@ def log_likelihood(
     H: Array,
     Q: Array,
     R: Array,
-    m0: Array,
-    P0: Array,
+    m0: Array | None = None,
+    P0: Array | None = None,
     state_intercept: Array | None = None,
     obs_intercept: Array | None = None,
     diffuse: Sequence[int] | bool | None = None,

@@ -74,7 +74,7 @@ def simulate(generator: Any, steps: int, *, size: int | Sequence[int] = (), **mo
     if compiling(tuple(model.values())):
         return graph().outside(simulate, generator, steps, size=size, **model)
     steps = check_count("steps", steps, 1, "the length of the series")
-    arrays = parameters_of("simulate", model)
+    arrays = parameters_of("simulate", model, PARAMETERS)
     if unknown := sorted(set(model) - {*PARAMETERS, *INTERCEPTS, "diffuse"}):
         raise TypeError(f"simulate has no argument {', '.join(unknown)}")
     with place_of(arrays.values()):

@@ -87,7 +87,7 @@ def one_axis(y: Shape) -> str:
 
 
 def align(shapes: Mapping[str, Shape]) -> tuple[dict[str, Shape], Shape, Shape]:
-    """The lifted shape of y and of every parameter, the batch shape, and that of what covariances depend on."""
+    """The lifted shapes of y and of what is given, the batch shape, and that of what covariances depend on."""
     y = shapes["y"]
     if len(y) < 2:
         raise ValueError(one_axis(y))
@@ -106,7 +106,7 @@ def align(shapes: Mapping[str, Shape]) -> tuple[dict[str, Shape], Shape, Shape]:
     for name in given:
         own = shapes[name][-rank_of(name) :]
         lifted[name] = (*batches[name], *(1,) * (rank_of(name) - len(own)), *own)
-    return lifted, full, common({name: batches[name] for name in PARAMETERS if name != "m0"}, shapes)
+    return lifted, full, common({name: batches[name] for name in given if name in PARAMETERS and name != "m0"}, shapes)
 
 
 def align_step(shapes: Mapping[str, Shape]) -> tuple[dict[str, Shape], Shape]:
