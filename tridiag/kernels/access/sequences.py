@@ -9,8 +9,10 @@ from numba import njit
 from tridiag.kernels.access.operands import lanes_of
 from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.runtime.work_items import field
+from tridiag.kernels.simd.functions import emitted
 from tridiag.kernels.simd.memory import set_word
-from tridiag.kernels.simd.vector import OPTIONS
+from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.vector import OPTIONS, Code
 
 TABLE = 128  # bytes of the addresses of an operand in a worker's memory, one for each lane
 
@@ -36,23 +38,32 @@ def places(operands: int) -> Any:
     return stride, base
 
 
+def one_run(code: Code, table: Value, start: Value, step: Value, used: Value) -> None:
+    """The addresses of so many lanes, ``step`` bytes apart; the lanes that are left over repeat the last one."""
+    lanes, most = code.integers(range(code.lanes)), code.repeat(used - 1, code.lanes)
+    places = code.where(lanes < most, lanes, most)
+    code.store_as(table, code.repeat(start, code.lanes) + places * code.repeat(step, code.lanes))
+
+
 def binder(operands: int) -> Any:
     """What points the lanes of a worker at systems."""
-    (_, base), axes = places(operands), C.TABLE + 2 * operands
+    (_, base), axes, in_one_run = places(operands), C.TABLE + 2 * operands, emitted(one_run)
 
     @njit(**OPTIONS)
     def bind(zero, job, tables, first):
         """At those from ``first`` on; the lanes that are left over repeat the last one."""
         lanes, inner = lanes_of(zero, ()), axes + (1 + operands) * (job.axes - 1)
         used = min(lanes, job.sequences - first)
+        together = job.axes < 2 or first % field(job, inner) + used <= field(job, inner)
         for operand in range(operands):
             table, step = tables + TABLE * operand, field(job, inner + 1 + operand) if job.axes > 0 else 0
             lane, last = 0, 0
+            if together:
+                in_one_run(zero, (table, base(job, operand, first), step, used))
+                continue
             while lane < used:  # sequences that are apart along the last axis alone
-                index, run, start = first + lane, used - lane, base(job, operand, first + lane)
-                if job.axes > 1:
-                    length = field(job, inner)
-                    run = min(run, length - index % length)
+                index, start, length = first + lane, base(job, operand, first + lane), field(job, inner)
+                run = min(used - lane, length - index % length)
                 for k in range(run):
                     set_word(table + 8 * (lane + k), start + k * step)
                 lane += run
