@@ -191,7 +191,7 @@ CALLS = [
 
 # Seconds of CPU of all threads, over their number: what else the machine does changes little. A call that is not ended
 # goes on for longer than is allowed; one of seconds would take more memory than two tests at a time have: what some
-# kernels keep of 0.11 s, and the states of filters, is more than 1 GiB.
+# kernels keep of 0.12 s, and the states of filters, is more than 1 GiB.
 LATE = """
 from tridiag.kernels.jobs import systems
 threads = systems.threads()
@@ -208,7 +208,7 @@ def spent(call):
     except Alarm:
         pass
     return (time.process_time() - begin) / threads
-call = long_enough(0.11, spent)
+call = long_enough(0.12, spent)
 late = []
 for _ in range(3):
     signal.setitimer(signal.ITIMER_PROF, 0.03 * threads)
