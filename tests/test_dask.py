@@ -138,14 +138,14 @@ def near_determinants(given: Any, plain: Any, **options: Any) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"periodic": True}, {"axis": 1}, {"axis": 0, "periodic": True}], ids=str)
 @pytest.mark.parametrize("cut", CHUNKS)
-def test_determinants(cut: str, options: dict[str, Any]) -> None:
-    for dtype in ("float64", "complex128"):
-        a, b, c, _ = system(dtype=dtype)
-        la, lb, lc = (da.from_array(x, chunks=CHUNKS[cut]) for x in (a, b, c))
-        near_determinants((la, lb, lc), (a, b, c), **options)
-        near_determinants((-1.0, lb, 0.5), (-1.0, b, 0.5), **options)
-        n = SHAPE[options.get("axis", -1)]
-        near_determinants((np.arange(n), lb, lc[:1]), (np.arange(n), b, c[:1]), **options)
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_determinants(dtype: str, cut: str, options: dict[str, Any]) -> None:
+    a, b, c, _ = system(dtype=dtype)
+    la, lb, lc = (da.from_array(x, chunks=CHUNKS[cut]) for x in (a, b, c))
+    near_determinants((la, lb, lc), (a, b, c), **options)
+    near_determinants((-1.0, lb, 0.5), (-1.0, b, 0.5), **options)
+    n = SHAPE[options.get("axis", -1)]
+    near_determinants((np.arange(n), lb, lc[:1]), (np.arange(n), b, c[:1]), **options)
 
 
 @pytest.mark.parametrize("periodic", [False, True])
@@ -509,11 +509,12 @@ def test_fewer_rows_than_values_before() -> None:
         near(one, other)
 
 
-def test_products_of_coefficients_may_overflow_where_the_sequence_does_not() -> None:
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_products_of_coefficients_may_overflow_where_the_sequence_does_not(dtype: str) -> None:
     n = 80_000
-    x = np.zeros((2, n))
+    x = np.zeros((2, n), dtype)
     x[0, -200], x[1, -1] = 1e-100, 3.0
-    for a in (10.0, np.full(n, 10.0), np.full(n, -10.0 + 0j), np.full(n, 1e-200), np.full((2, 1), 10.0)):
+    for a in (10.0, np.full(n, 10.0), np.full(n, -10.0, dtype), np.full(n, 1e-200), np.full((2, 1), 10.0)):
         found = computed(tridiag.linear_recurrence(a, da.from_array(x, chunks=(2, n // 8))))
         wanted = tridiag.linear_recurrence(a, x)
         assert np.isfinite(found).all()

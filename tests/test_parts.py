@@ -204,10 +204,11 @@ def test_singular_systems_are_nan(count: int, rows: int, periodic: bool, dtype: 
         assert np.isfinite(joined(a, b, c, d, cuts, periodic)).all()
 
 
-def test_systems_that_decay_slowly_are_not_in_doubt() -> None:
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_systems_that_decay_slowly_are_not_in_doubt(dtype: str) -> None:
     """Nor such whose condition number is large: only where it is beyond 1 / eps they may be singular."""
     rng = np.random.default_rng(0)
-    for dtype, n in (("float64", 1_000_000), ("float64", 3200), ("float32", 3200)):
+    for n in (3200, 1_000_000)[: 1 + (dtype == "float64")]:
         cuts = [n // 8 * k for k in range(1, 8)]
         d = rng.standard_normal(n).astype(dtype)
         mixing = (10.0 ** rng.uniform(-3, 3, n)).astype(dtype)
@@ -256,9 +257,9 @@ def test_rows_that_are_taken_out() -> None:
 
 def test_tensors_come_back_as_tensors() -> None:
     torch = pytest.importorskip("torch")
-    d = torch.ones(3, 5, dtype=torch.float32)
+    d = torch.ones(3, 5, dtype=torch.float64)
     told = parts.reduce(-1.0, 4.0, -1.0, d)
-    assert told.shape == (6, 3) and told.dtype == torch.float32
+    assert told.shape == (6, 3) and told.dtype == torch.float64
     values = parts.join(told[None])
     x = parts.finish(-1.0, 4.0, -1.0, d, values[0])
     torch.testing.assert_close(x, tridiag.solve(-1.0, 4.0, -1.0, d))

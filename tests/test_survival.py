@@ -6,7 +6,7 @@ import os
 import pathlib
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -492,7 +492,17 @@ def control_groups() -> list[pathlib.Path]:
     return found
 
 
+@pytest.fixture
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One test at a time, of all workers of a run: two that see the same memory free would both take it."""
+    fcntl = pytest.importorskip("fcntl", reason="needs locks of files, as POSIX has them")
+    with open(tmp_path_factory.getbasetemp().parent / "alone", "w") as file:  # of the folder that workers share
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("alone")
 @any_kernel
 @pytest.mark.parametrize("axis", [-1, 0])
 def test_more_than_2_to_the_31_entries(name: str, axis: int) -> None:
