@@ -19,7 +19,7 @@ from tridiag.xla import totals
 from tridiag.xla.doubtful import tried_first
 
 ROWS = 128, 256  # in which products may become less than rounding
-FEWEST = 8  # times as many rows has a device that reads the last ones alone; with fewer it reads all
+FEWEST = 8  # times as many rows has a device that reads the last ones alone; with fewer it may read all
 LEAST = 64  # rows of a device whose products may
 
 
@@ -38,14 +38,15 @@ def from_last_rows(part: Any, kind: str, a: Any, start: Any, state_at: Any, anew
         return anew(None)
     width = max(ROWS[0], min(ROWS[1], n // FEWEST))
     width = n if n < FEWEST * width else width
-    told, steps = totals.last_of(kind, own, a, part.x, width)
+    last = totals.last_of(kind, own, a, part.x, width)
+    told = last.total
     pairs = [(k + 1, k) if own.backward else (k, k + 1) for k in range(cut.parts - 1)]
     start = jnp.broadcast_to(start, told.value.shape)
     before = jnp.where(part.place == 0, start, lax.ppermute(told.value, cut.names, pairs))
 
     def run() -> tuple[Any, Any]:
         y = part.from_states(before)
-        earlier = before
+        told, steps, earlier = last.total, last.steps, before
         for count in reversed(counts(width) + [width] * (width < n)):
             earlier = jnp.where(steps > count, earlier, state_at(y, count if own.backward else n - 1 - count))
         hidden = told.hides(earlier) & (jnp.abs(told.value) < jnp.inf)
@@ -54,8 +55,8 @@ def from_last_rows(part: Any, kind: str, a: Any, start: Any, state_at: Any, anew
     def otherwise() -> Any:
         if width < n:
             return anew(None)
-        every = ((steps == n) & (jnp.abs(told.value) < jnp.inf)).all()
-        return anew(lax.cond(every, lambda: told, lambda: totals.total_of(kind, own, a, part.x)))
+        every = ((last.steps == n) & (jnp.abs(last.total.value) < jnp.inf)).all()
+        return anew(lax.cond(every, lambda: last.total, lambda: totals.total_of(kind, own, a, part.x)))
 
     promising = (told.decayed() | ~part.followed).all()
     return tried_first(run, otherwise, cut, promising, own.shape, part.x)

@@ -26,7 +26,7 @@ from tridiag.kernels.totals.words import (
     WEIGHTED,
     numbers,
 )
-from tridiag.problems.forms import Recurrence
+from tridiag.problems.forms import Recurrence, Shape
 from tridiag.problems.parts import Chunks
 from tridiag.xla.custom_call import custom_call
 
@@ -66,10 +66,27 @@ class Linear(NamedTuple):
 
 
 class Last(NamedTuple):
-    """What the last steps of sequences make of the state before them, and how many they are of each."""
+    """The numbers of what the last steps of sequences make of the state before them, and how many steps these are.
 
-    total: Any
-    steps: Any
+    Whoever asks has them in its own branch of a program, so that nothing is written for a branch that is not taken.
+    """
+
+    kind: str
+    numbers: Any  # (planes, sequences)
+    batch: Shape  # of the sequences, with an axis of one row
+    most: int
+    x: Any
+
+    @property
+    def total(self) -> Any:
+        planes = planes_of(self.numbers, self.batch)
+        return of_planes(self.kind, self.x, planes[:-1] if self.kind in LAST else planes)
+
+    @property
+    def steps(self) -> Any:
+        if self.kind not in LAST:
+            return jnp.int32(self.most)
+        return self.numbers[-1].reshape(self.batch).astype(jnp.int32)
 
 
 class Logarithms(NamedTuple):
@@ -184,11 +201,7 @@ def total_of(kind: str, form: Recurrence, a: Any, x: Any) -> Any:
 def last_of(kind: str, form: Recurrence, a: Any, x: Any, most: int) -> Last:
     """The total of the last steps: of linear recurrences of no more than it takes for products to decay."""
     first = 0 if form.backward else form.n - most
-    *found, steps = planes_of(LAST.get(kind, kind), form, Chunks(1, most), a, x, first)
-    if kind in LAST:
-        return Last(of_planes(kind, x, found), steps.astype(jnp.int32))
-    total = of_planes(kind, x, [*found, steps])
-    return Last(total, jnp.full_like(steps, most, dtype=jnp.int32))
+    return Last(kind, *numbers_of(LAST.get(kind, kind), form, Chunks(1, most), a, x, first), most, x)
 
 
 def ordered(first: Any, second: Any, backward: bool) -> Any:
@@ -214,11 +227,11 @@ def joined(parts: Any, axis: int, backward: bool) -> Any:
 
 def called(kind: str, form: Recurrence, chunks: Chunks, a: Any, x: Any) -> Any:
     """The totals of chunks: an axis of them in the place of that of rows."""
-    return of_planes(kind, x, planes_of(kind, form, chunks, a, x))
+    return of_planes(kind, x, planes_of(*numbers_of(kind, form, chunks, a, x)))
 
 
-def planes_of(kind: str, form: Recurrence, chunks: Chunks, a: Any, x: Any, first: int = 0) -> list[Any]:
-    """The real numbers of the totals of chunks, which begin with that row."""
+def numbers_of(kind: str, form: Recurrence, chunks: Chunks, a: Any, x: Any, first: int = 0) -> tuple[Any, Shape]:
+    """The real numbers of the totals of chunks, which begin with that row: a plane of each, and its shape."""
     axis, dtype = form.axis, np.dtype(x.dtype)
     small = form._replace(shape=cut_shape(form.shape, axis, chunks), axis=axis + 1)
     given = [v if v is None else tuple(v.shape) for v in (a, x)]
@@ -229,7 +242,11 @@ def planes_of(kind: str, form: Recurrence, chunks: Chunks, a: Any, x: Any, first
     real = dtype.type(0).real.dtype
     result = jax.typeof(x).update(shape=(count, math.prod(small.batch)), dtype=real)
     (found,) = custom_call(job, {POINTERS + LOG_A: a, POINTERS + TERMS: x}, {POINTERS + RESULT: result})
-    return [v.reshape(small.batch) for v in found]
+    return found, small.batch
+
+
+def planes_of(numbers: Any, batch: Shape) -> list[Any]:
+    return [v.reshape(batch) for v in numbers]
 
 
 def of_planes(kind: str, x: Any, planes: list[Any]) -> Any:

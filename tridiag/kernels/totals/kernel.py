@@ -35,15 +35,15 @@ from tridiag.kernels.totals.loops import (
     BEGIN_LAST,
     COUNT_IN,
     DECAYED,
+    LAST_BACKWARD,
+    LAST_FORWARD,
+    LAST_TRANSPOSED_BACKWARD,
+    LAST_TRANSPOSED_FORWARD,
     NOTE_VALUE,
     PUT_LAST,
     PUT_LINEAR,
     PUT_LOGARITHMS,
     PUT_WEIGHTED,
-    SOME_BACKWARD,
-    SOME_FORWARD,
-    SOME_TRANSPOSED_BACKWARD,
-    SOME_TRANSPOSED_FORWARD,
     TOTAL,
     TOTAL_BACKWARD,
     TOTAL_FORWARD,
@@ -168,43 +168,50 @@ def last_linear(zero, job, bindings, slot, i0, i1):
     """Some rows of a group whose operands are contiguous."""
     a, x = operand_of(zero, bindings, J.LOG_A), operand_of(zero, bindings, J.TERMS)
     if job.flags & J.REVERSED:
-        SOME_BACKWARD(zero, (a, x, slot, i0, i1))
+        LAST_BACKWARD(zero, (a, x, slot, i0, i1))
     else:
-        SOME_FORWARD(zero, (a, x, slot, i0, i1))
+        LAST_FORWARD(zero, (a, x, slot, i0, i1))
 
 
 @njit(**OPTIONS)
 def last_transposed(zero, job, bindings, slot, i0, i1):
     a, x = operand_of(zero, bindings, J.LOG_A), operand_of(zero, bindings, J.TERMS)
     if job.flags & J.REVERSED:
-        SOME_TRANSPOSED_BACKWARD(zero, (a, x, slot, i0, i1))
+        LAST_TRANSPOSED_BACKWARD(zero, (a, x, slot, i0, i1))
     else:
-        SOME_TRANSPOSED_FORWARD(zero, (a, x, slot, i0, i1))
+        LAST_TRANSPOSED_FORWARD(zero, (a, x, slot, i0, i1))
 
 
 @njit(**ONCE)
 def run_last_rows(zero, job, worker, count, do_block, do_straight):
     """The last rows of the groups that are bound, so many that those before them count in none; returns how many."""
     lanes, n, backward = lanes_of(zero, ()), job.rows, job.flags & J.REVERSED
-    groups, height, taken, found = (count + lanes - 1) // lanes, BLOCK_INTERLEAVED, 0, False
+    groups, taken, found = (count + lanes - 1) // lanes, 0, False
+    height = BLOCK_LAST if groups == 1 else BLOCK_INTERLEAVED
     contiguous = groups == 1 and straight(zero, job, worker) > 0
-    if groups == 1:
-        height = BLOCK_LAST
     while not found and taken < n and not stopping_at(taken, 1):
         taken, found = min(n, max(FIRST_TRIED, 2 * taken)), True
         for group in range(groups):
             BEGIN_LAST(zero, (slot_of(zero, worker.slots, group),))
-        for begin in range(n - taken, n, height):
+        begin = n - taken
+        while begin < n:
             end = min(begin + height, n)
-            i0, i1 = (n - end, n - begin) if backward else (begin, end)
-            for group in range(groups):
-                bindings, slot = worker.bindings + group * size_of_bindings(zero), slot_of(zero, worker.slots, group)
-                if contiguous and end - begin == height and begin > 0:  # of the first row only the product has a
-                    do_straight(zero, job, bindings, slot, i0, i1)
-                else:
+            at_once = (n - begin) // height * height
+            if contiguous and begin > 0 and at_once > 0:  # of the first row the coefficient only counts in the product
+                end = begin + at_once
+                i0, i1 = (n - end, n - begin) if backward else (begin, end)
+                do_straight(zero, job, worker.bindings, worker.slots, i0, i1)
+            else:
+                i0, i1 = (n - end, n - begin) if backward else (begin, end)
+                for group in range(groups):
+                    bindings, slot = (
+                        worker.bindings + group * size_of_bindings(zero),
+                        slot_of(zero, worker.slots, group),
+                    )
                     x = view(zero, job, operand_of(zero, bindings, J.TERMS), i0, i1, worker.buffers, False)
                     do_block(zero, job, worker, bindings, slot, x, i0, i1, begin == n - taken)
-                NOTE_VALUE(zero, (slot,))
+                    NOTE_VALUE(zero, (slot,))
+            begin = end
         for group in range(groups):
             found = found and DECAYED(zero, (slot_of(zero, worker.slots, group),)) == 1
     return taken

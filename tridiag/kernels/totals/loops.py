@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tridiag.algorithms import logsumexp
@@ -147,24 +147,43 @@ def total(turned: bool, code: Code, *words: Value) -> None:
 
 def total_contiguous(turned: bool, backward: bool, code: Code, *words: Any) -> None:
     """Rows first <= i < last, a multiple of those that are transposed at a time, of operands that are contiguous."""
-    run_contiguous(InOrder(code, words[:2]), turned, backward, *words[2:])
+    *operands, slot, first, last = words
+    layout = InOrder(code, operands)
+    steps = steps_of(layout, turned, backward)
+    store_total(code, slot, *down(layout, steps, backward, first, last, load_total(code, slot)))
 
 
-def some_contiguous(turned: bool, backward: bool, code: Code, *words: Any) -> None:
-    """The same where the other rows are not read: nothing is asked for but these rows of the next group."""
-    run_contiguous(Contiguous(code, words[:2], (code.integer(0),) * 2), turned, backward, *words[2:])
+def last_contiguous(turned: bool, backward: bool, code: Code, *words: Any) -> None:
+    """The same of rows before which none may be read: no others of the next group are asked for. Values are noted."""
+    *operands, slot, first, last = words
+    layout, at = Contiguous(code, operands, (code.integer(0),) * 2), slot + LARGEST * code.row
+    total_of = steps_of(layout, turned, backward)
+
+    def steps(i: Value, state: Any) -> Any:
+        found = total_of(i, state[0])
+        return found, code.maximum(state[1], code.size(found[0]))
+
+    begin = load_total(code, slot), code.load_as(code.vector, at)
+    found, largest = down(layout, steps, backward, first, last, begin)
+    store_total(code, slot, *found)
+    code.store_as(at, largest)
 
 
-def run_contiguous(layout: Contiguous, turned: bool, backward: bool, slot: Value, first: Value, last: Value) -> None:
-    code, zero = layout.code, layout.code.integer(0)
-    ends = (last - layout.height, first - 1) if backward else (first + zero, last)
+def steps_of(layout: Contiguous, turned: bool, backward: bool) -> Callable[..., Any]:
+    """The steps of rows that are transposed at a time."""
 
     def steps(i: Value, state: Any) -> Any:
         rows = [*layout.read(i)]
-        return some_steps(turned, code, state, rows[::-1] if backward else rows)
+        return some_steps(turned, layout.code, state, rows[::-1] if backward else rows)
 
-    step = -layout.height if backward else layout.height
-    store_total(code, slot, *code.fori(*ends, steps, load_total(code, slot), step=step))
+    return steps
+
+
+def down(layout: Contiguous, steps: Callable[..., Any], backward: bool, first: Value, last: Value, state: Any) -> Any:
+    """What follows from steps over all rows, in their order."""
+    height = layout.height
+    ends = (last - height, first - 1) if backward else (first + layout.code.integer(0), last)
+    return layout.code.fori(*ends, steps, state, step=-height if backward else height)
 
 
 class LinesInOrder(Lines):
@@ -283,15 +302,15 @@ CONTIGUOUS = [
     for backward in (False, True)
 ]
 TOTAL_FORWARD, TOTAL_BACKWARD, TRANSPOSED_FORWARD, TRANSPOSED_BACKWARD = CONTIGUOUS
-SOME_CONTIGUOUS = [
+LAST_CONTIGUOUS = [
     TOTALS.add(
-        f"some{'_transposed' * turned}{'_backward' * backward}",
-        functools.partial(some_contiguous, turned, backward),
+        f"last{'_transposed' * turned}{'_backward' * backward}",
+        functools.partial(last_contiguous, turned, backward),
     )
     for turned in (False, True)
     for backward in (False, True)
 ]
-SOME_FORWARD, SOME_BACKWARD, SOME_TRANSPOSED_FORWARD, SOME_TRANSPOSED_BACKWARD = SOME_CONTIGUOUS
+LAST_FORWARD, LAST_BACKWARD, LAST_TRANSPOSED_FORWARD, LAST_TRANSPOSED_BACKWARD = LAST_CONTIGUOUS
 BEGIN_LAST, NOTE_VALUE = TOTALS.add("begin_last", begin_last), TOTALS.add("note_value", note_value)
 DECAYED = TOTALS.add("decayed", decayed)
 COUNT_IN = TOTALS.add("count_in", count_in)
