@@ -53,7 +53,8 @@ def target(family: str, *arguments: Any) -> str:
 def calling_recurrence(order: int) -> Callable[..., Any]:
     def call(form: Recurrence, *arrays: Any) -> Any:
         dtype, shapes, strides = extents_of(form, arrays)
-        return call_recurrence(recurrences.make_job(form, order, shapes, strides, dtype, granted(form)), form, arrays)
+        job = recurrences.make_job(form, order, shapes, strides, dtype, granted(form), devices_at_once())
+        return call_recurrence(job, form, arrays)
 
     call.__name__ = f"recurrence{order}"
     return call
