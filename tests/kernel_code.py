@@ -59,7 +59,7 @@ def requests(whole: bool = False) -> Iterator[tuple[Any, ...]]:
         yield "products", dtype
         yield "partition", dtype
         yield from (("parts", dtype, kind) for kind in ("reduce", "finish"))
-        yield from (("totals", dtype, kind) for kind in ("linear", "transposed"))
+        yield from (("totals", dtype, kind) for kind in ("linear", "transposed", "last_linear", "last_transposed"))
         yield from (("recurrence", dtype, order) for order in range(1, BACKENDS["numba_scan"].order + 1))
         sizes = range(2, LARGEST + 1) if whole else range(2, 9)
         yield from (("matrices", dtype, size) for size in sizes)

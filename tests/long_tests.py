@@ -366,6 +366,7 @@ LONG: dict[str, tuple[str, ...]] = {
         "test_where_a_solution_goes",
     ),
     "test_totals.py": (
+        "test_last_rows[complex128-", "test_last_rows[float32-",
         "test_linear_totals[complex128-", "test_linear_totals[float32-", "test_products_leave_no_range[complex128]",
         "test_products_leave_no_range[float32]", "test_totals_of_logarithms[float32-",
     ),

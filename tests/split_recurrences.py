@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from test_jax_program import compiled, copies
+from test_jax_program import compiled, copies, custom_calls
 
 import tridiag
-from tridiag.xla import split_recurrences
+from tridiag.kernels.jobs import systems
+from tridiag.xla import custom_call, split_recurrences
 from tridiag.xla.exchange import WORTH_TWO
 
 VERBS = ("linear_recurrence", "log_linear_recurrence", "logcumsumexp")
@@ -210,7 +211,7 @@ def test_words_of_many_sequences(verb: str, words: int) -> None:
 
 
 @pytest.mark.usefixtures("benchmarks_on_path")
-@pytest.mark.parametrize("rows", [64, 1024])
+@pytest.mark.parametrize("rows", [64, 200, 1024])
 @pytest.mark.parametrize("verb", ["linear_recurrence", "log_linear_recurrence"])
 def test_products_that_decay(verb: str, rows: int) -> None:
     """One number a sequence goes to the neighbour, until a product of some sequence does not decay."""
@@ -220,7 +221,8 @@ def test_products_that_decay(verb: str, rows: int) -> None:
     a, x = rng.uniform(-0.5, 0.5, (4, 3 * rows)), rng.standard_normal((4, 3 * rows))
     slow, far = a.copy(), x.copy()
     slow[2] = 0.99
-    far[1, rows - 300 : rows - 290] = 1e300  # what comes before the last rows is so large that it counts
+    before = max(0, rows - (300 if rows > 300 else 150))
+    far[1, before : before + 10] = 1e300  # what comes before the last rows is so large that it counts
     arrays = [[np.log(abs(v)) if logarithms else v, w] for v, w in ((a, x), (slow, x), (a, far))]
     for reverse in (False, True):
         program = compiled(compute(verb, reverse=reverse), *placed(mesh_of(3), arrays[0]))
@@ -255,6 +257,25 @@ def test_no_array_is_copied(verb: str) -> None:
         program = outside_branches(compiled(compute(verb, axis=axis), *arrays))
         assert not copies(program, local)
         assert not re.findall(rf"\[{','.join(map(str, local))}\]\S* fusion\(", program)
+
+
+def test_devices_share_the_threads_of_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of sixteen threads each of eight devices has two, whether they have rows or whole sequences; one alone all."""
+    given, mesh, verb = operands(np.random.default_rng(17), "linear_recurrence", (1024, 2048)), mesh_of(8), "scan1"
+    for module in (custom_call, systems):
+        monkeypatch.setattr(module, "threads", lambda: 16)
+
+    def helpers(function: Any, arrays: Any) -> set[int]:
+        """The words behind a job: the helpers, the bytes of its one result, a place of it and of each operand."""
+        calls = [call for call in custom_calls(jax.jit(function).lower(*arrays).compile().as_text()) if verb in call]
+        counts = [call.partition("custom-call(")[2].partition(")")[0].count("%") for call in calls]
+        jobs = [re.findall(r"job = dense<\[([-\d, ]+)\]>", call)[0].split(", ") for call in calls]
+        return {int(job[-count - 3]) for job, count in zip(jobs, counts, strict=True)}
+
+    function = compute("linear_recurrence")
+    assert helpers(function, placed(mesh, given)) == helpers(function, placed(mesh, given, 0)) == {1}
+    assert helpers(jax.shard_map(function, mesh=mesh, in_specs=P("z"), out_specs=P("z")), given) == {1}
+    assert helpers(function, [jax.device_put(x, jax.devices()[0]) for x in given]) == {15}
 
 
 def test_explain_tells_what_is_exchanged() -> None:

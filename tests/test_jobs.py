@@ -2,15 +2,17 @@
 
 import itertools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from tridiag.kernels.jobs import caches, logsumexp
+from tridiag.kernels.jobs import caches, logsumexp, recurrences
 from tridiag.kernels.jobs import systems as layout
-from tridiag.kernels.jobs.batches import merge
+from tridiag.kernels.jobs.batches import contiguous, merge
 from tridiag.kernels.jobs.words import systems as J
-from tridiag.problems.forms import Form, align, broadcast, lift, normalise_axis
+from tridiag.kernels.jobs.words.recurrences import LARGE, Recurrences
+from tridiag.problems.forms import Form, Recurrence, align, broadcast, lift, normalise_axis
 
 
 def plan(shape, axis, matrix_shape=None, order="C", itemsize=8, **options):
@@ -211,6 +213,17 @@ def test_few_sequences_are_cut_where_that_is_quicker(weighted: bool) -> None:
     assert chunks(1500, 2) == 4 and chunks(5000, 2) == 8 and chunks(300, 1, workers=64) == 8
     assert chunks(400, 4, 1) == 1 and chunks(1500, 4) == 4  # two passes of two chunks take as long as one
     assert chunks(1500, 16) == chunks(0, 0) == 1
+
+
+@pytest.mark.parametrize("shape", [(1, 900_000), (4096, 200)])
+def test_devices_that_compute_at_once_share_the_caches(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one of them writes may stay there; what eight write is more than they hold, and goes past them."""
+    monkeypatch.setattr(recurrences, "room_for_results", lambda: caches.LEAST)
+    form, strides = Recurrence(shape, 1), (contiguous(shape, 8),) * 3
+    for devices in (1, 8):
+        job = recurrences.make_job(form, 1, (shape,) * 3, strides, np.dtype(float), 1, devices)
+        words: Any = Recurrences.view(job.words.copy())
+        assert bool(words.flags & LARGE) == (devices == 8)
 
 
 def test_caches(tmp_path: Path) -> None:

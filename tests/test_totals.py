@@ -20,13 +20,13 @@ SHAPES = [((7,), 0), ((3, 150), 1), ((19, 70), 1), ((70, 19), 0), ((2, 65, 3), 1
 DTYPES = ("float32", "float64", "complex64", "complex128")
 
 
-def totals(kind: str, form: Recurrence, a: Any, x: Any) -> Any:
-    """What the kernel tells of each sequence, by number."""
+def totals(kind: str, form: Recurrence, a: Any, x: Any, first: int = 0) -> Any:
+    """What the kernel tells of each sequence, by number, from the ``first`` row on."""
     given = [v if v is None else np.ascontiguousarray(v) for v in (a, x)]
     shapes = tuple(v if v is None else v.shape for v in given)
     strides = tuple(s and contiguous(s, x.itemsize) for s in shapes)
     result = np.full((numbers(kind, 2 if x.dtype.kind == "c" else 1), math.prod(form.batch)), np.nan, x.real.dtype)
-    assert call_of(make_job, kind, form, shapes, strides, x.dtype, 2).run(given[0], None, given[1], result) == 0
+    assert call_of(make_job, kind, form, shapes, strides, x.dtype, 2, first).run(given[0], None, given[1], result) == 0
     return result.reshape(-1, *form.batch)
 
 
@@ -96,6 +96,48 @@ def test_products_leave_no_range(dtype: str) -> None:
     *_, mantissa, _ = totals("linear", Recurrence(a.shape, 1), a, x)
     if np.dtype(dtype).kind == "f":
         assert mantissa[2] == 0 and mantissa[3] == np.inf and (mantissa[:2] >= 1).all()
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_last_rows(dtype: str, reverse: bool, transpose: bool) -> None:
+    """As many as it takes for products to be too small to count, of some rows of arrays that have more."""
+    rng, eps, first, n = np.random.default_rng(2), np.finfo(dtype).eps, 3, 203
+    kind, complex_numbers = "last_transposed" if transpose else "last_linear", np.dtype(dtype).kind == "c"
+    for shape, axis in (((n + 5,), 0), ((11, n + 5), 1), ((n + 5, 70), 0), ((2, n + 5, 41), 1)):
+        form = Recurrence((*shape[:axis], n, *shape[axis + 1 :]), axis, reverse, transpose)
+        x, a = random(rng, shape, dtype), random(rng, shape, dtype)
+        found = totals(kind, form, a, x, first)
+        if complex_numbers:
+            found = [found[0] + 1j * found[1], found[2] + 1j * found[3], *found[4:]]
+        value, mantissa, exponent, rows = found
+        assert {*rows.reshape(-1)} <= {64, 128} and (exponent < np.log2(eps)).all()
+        for count in {*rows.reshape(-1).astype(int)}:
+            some = slice(first, first + count) if form.backward else slice(first + n - count, first + n)
+            kept = (slice(None),) * axis + (some,)
+            short = form._replace(shape=(*shape[:axis], count, *shape[axis + 1 :]))
+            right, whole = expected(short, a[kept], x[kept])
+            those = rows == count
+            np.testing.assert_allclose(value[those], right[those], rtol=32 * eps, atol=32 * eps)
+            told = mantissa[those].astype(wide(x)) * np.exp2(exponent[those].astype(np.longdouble))
+            np.testing.assert_allclose(told / whole[those], 1, rtol=0, atol=8 * eps * count)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_last_rows_whose_products_do_not_decay(dtype: str) -> None:
+    """All are taken; neither products nor values leave the range of numbers on the way. Nor do those of zeros decay."""
+    limits = np.finfo(dtype)
+    size, n = float(limits.max) ** 0.2, 100
+    a = np.array([np.ones(n), np.full(n, 2.0), [1.0] * (n - 8) + [size] * 8, np.ones(n)], dtype)
+    x = np.array([np.ones(n), np.full(n, -1.0), [size**-4] + [0.0] * (n - 1), np.zeros(n)], dtype)
+    for reverse in (False, True):
+        a, x, form = a[:, ::-1], x[:, ::-1], Recurrence(a.shape, 1, not reverse)
+        value, mantissa, exponent, rows = totals("last_linear", form, a, x)
+        right, whole = expected(form, a, x)
+        assert (rows == n).all()
+        np.testing.assert_allclose(value, right, rtol=64 * limits.eps)
+        np.testing.assert_allclose(mantissa * np.exp2(exponent.astype(np.longdouble)), whole, rtol=64 * limits.eps)
 
 
 def test_the_coefficient_of_the_first_row_is_in_the_product_alone() -> None:

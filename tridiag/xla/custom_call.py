@@ -16,7 +16,7 @@ import numpy as np
 from tridiag.kernels.jobs import logsumexp, matrices, recurrences
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.jobs.job import Job
-from tridiag.kernels.jobs.systems import adjoint_of, granted, make_job, make_partition_job, restored
+from tridiag.kernels.jobs.systems import adjoint_of, granted, make_job, make_partition_job, restored, threads
 from tridiag.kernels.jobs.words.job import POINTERS
 from tridiag.kernels.jobs.words.logsumexp import RESULT
 from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, WHERE_, X_, Systems
@@ -25,7 +25,7 @@ from tridiag.kernels.runtime.sources import source_hash
 from tridiag.kernels.table import kernel, name_of
 from tridiag.libraries.jax import vary_alike
 from tridiag.problems.forms import Blocks, Cut, Form, Recurrence
-from tridiag.xla.partitioning import cut_over, divided, may_be_sharded, tag
+from tridiag.xla.partitioning import cut_over, devices_at_once, divided, may_be_sharded, tag
 
 Shape = tuple[int, ...]
 
@@ -53,7 +53,8 @@ def target(family: str, *arguments: Any) -> str:
 def calling_recurrence(order: int) -> Callable[..., Any]:
     def call(form: Recurrence, *arrays: Any) -> Any:
         dtype, shapes, strides = extents_of(form, arrays)
-        return call_recurrence(recurrences.make_job(form, order, shapes, strides, dtype, granted(form)), form, arrays)
+        job = recurrences.make_job(form, order, shapes, strides, dtype, granted(form), devices_at_once())
+        return call_recurrence(job, form, arrays)
 
     call.__name__ = f"recurrence{order}"
     return call
@@ -179,7 +180,12 @@ def custom_call(job: Job, operands: Any, results: Any, aliases: Any = None) -> t
     old = 0 in (aliases or {}).values() or sys.platform != "linux"
     fresh = 0 if old else math.prod(kinds[0].shape) * np.dtype(kinds[0].dtype).itemsize
     function = jax.ffi.ffi_call(target(*job.kernel), kinds, input_output_aliases=aliases)
-    return tuple(function(*given.values(), job=np.concatenate((job.words, [job.helpers, fresh], places))))
+    return tuple(function(*given.values(), job=np.concatenate((job.words, [helpers_of(job), fresh], places))))
+
+
+def helpers_of(job: Job) -> int:
+    """Those of a job on one of several devices, which share the threads of this process."""
+    return min(job.helpers, max(1, threads() // devices_at_once()) - 1)
 
 
 # ------------------------------------------------------------------------------------------------- several devices

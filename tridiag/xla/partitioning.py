@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import inspect
+import math
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -17,6 +20,25 @@ from tridiag.problems.forms import Cut
 
 # older JAX cannot be told that the system axis is to be whole: there, sharded arguments are gathered
 DIVIDES = "need_replication_factors" in inspect.signature(custom_partitioning.def_partition).parameters
+
+_spread: contextvars.ContextVar[int] = contextvars.ContextVar("spread", default=1)  # devices of what is traced
+
+
+@contextlib.contextmanager
+def spread_over(devices: int) -> Iterator[None]:
+    """What is traced within is called by so many devices."""
+    before = _spread.set(devices)
+    try:
+        yield
+    finally:
+        _spread.reset(before)
+
+
+def devices_at_once() -> int:
+    """How many devices of this process call what is traced, all at the same time: they share its threads."""
+    mesh = jax.sharding.get_abstract_mesh()
+    inside = math.prod(mesh.shape.values()) if mesh.manual_axes else 1
+    return min(max(_spread.get(), inside), jax.local_device_count("cpu"))
 
 
 def may_be_sharded() -> bool:
@@ -50,7 +72,12 @@ def divided(
         run, *specs = plan(mesh, arguments, leaves)
         before, behind = ([NamedSharding(mesh, PartitionSpec(*spec)) for spec in some] for some in specs)
         unread = NamedSharding(mesh, PartitionSpec())
-        return mesh, lambda *operands: run(*operands[:-1]), tree.unflatten(behind), (*before, unread)
+
+        def on_each(*operands: Any) -> Any:
+            with spread_over(math.prod(mesh.shape.values())):
+                return run(*operands[:-1])
+
+        return mesh, on_each, tree.unflatten(behind), (*before, unread)
 
     call = custom_partitioning(lambda *operands: function(*operands[:-1]))
     rule = f"{', '.join(map(' '.join, given))}, -> {', '.join(map(' '.join, found))}"

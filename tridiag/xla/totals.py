@@ -17,12 +17,21 @@ from tridiag.kernels.jobs.systems import granted, threads
 from tridiag.kernels.jobs.totals import chunks_of, make_job
 from tridiag.kernels.jobs.words.job import POINTERS
 from tridiag.kernels.jobs.words.logsumexp import LOG_A, RESULT, TERMS
-from tridiag.kernels.totals.words import LOGARITHMS, WEIGHTED, numbers
-from tridiag.problems.forms import Recurrence
+from tridiag.kernels.totals.words import (
+    LAST_LINEAR,
+    LAST_TRANSPOSED,
+    LINEAR,
+    LOGARITHMS,
+    TRANSPOSED,
+    WEIGHTED,
+    numbers,
+)
+from tridiag.problems.forms import Recurrence, Shape
 from tridiag.problems.parts import Chunks
 from tridiag.xla.custom_call import custom_call
 
 TRUSTED = 10  # exponent of products up to which little is lost to cancellation
+LAST = {LINEAR: LAST_LINEAR, TRANSPOSED: LAST_TRANSPOSED}
 
 
 class Linear(NamedTuple):
@@ -54,6 +63,30 @@ class Linear(NamedTuple):
         """Whether rounding hides a state in the value."""
         moved = times_power(self.product, self.exponent, state)
         return jnp.abs(moved) <= HIDDEN * jnp.finfo(self.value.dtype).eps * jnp.abs(self.value)
+
+
+class Last(NamedTuple):
+    """The numbers of what the last steps of sequences make of the state before them, and how many steps these are.
+
+    Whoever asks has them in its own branch of a program, so that nothing is written for a branch that is not taken.
+    """
+
+    kind: str
+    numbers: Any  # (planes, sequences)
+    batch: Shape  # of the sequences, with an axis of one row
+    most: int
+    x: Any
+
+    @property
+    def total(self) -> Any:
+        planes = planes_of(self.numbers, self.batch)
+        return of_planes(self.kind, self.x, planes[:-1] if self.kind in LAST else planes)
+
+    @property
+    def steps(self) -> Any:
+        if self.kind not in LAST:
+            return jnp.int32(self.most)
+        return self.numbers[-1].reshape(self.batch).astype(jnp.int32)
 
 
 class Logarithms(NamedTuple):
@@ -165,6 +198,12 @@ def total_of(kind: str, form: Recurrence, a: Any, x: Any) -> Any:
     return ordered(found, called(kind, short, Chunks(1, rest), a, x), form.backward)
 
 
+def last_of(kind: str, form: Recurrence, a: Any, x: Any, most: int) -> Last:
+    """The total of the last steps: of linear recurrences of no more than it takes for products to decay."""
+    first = 0 if form.backward else form.n - most
+    return Last(kind, *numbers_of(LAST.get(kind, kind), form, Chunks(1, most), a, x, first), most, x)
+
+
 def ordered(first: Any, second: Any, backward: bool) -> Any:
     """Two totals of neighbours in memory, as one."""
     return second.then(first) if backward else first.then(second)
@@ -188,22 +227,34 @@ def joined(parts: Any, axis: int, backward: bool) -> Any:
 
 def called(kind: str, form: Recurrence, chunks: Chunks, a: Any, x: Any) -> Any:
     """The totals of chunks: an axis of them in the place of that of rows."""
+    return of_planes(kind, x, planes_of(*numbers_of(kind, form, chunks, a, x)))
+
+
+def numbers_of(kind: str, form: Recurrence, chunks: Chunks, a: Any, x: Any, first: int = 0) -> tuple[Any, Shape]:
+    """The real numbers of the totals of chunks, which begin with that row: a plane of each, and its shape."""
     axis, dtype = form.axis, np.dtype(x.dtype)
-    complex_numbers = dtype.kind == "c"
     small = form._replace(shape=cut_shape(form.shape, axis, chunks), axis=axis + 1)
     given = [v if v is None else tuple(v.shape) for v in (a, x)]
     shapes = tuple(v and cut_shape(v, axis, chunks) for v in given)
     strides = tuple(v and cut_strides(contiguous(v, dtype.itemsize), axis, chunks) for v in given)
-    job = make_job(kind, small, shapes, strides, dtype, granted(form))
-    count = numbers(kind, 2 if complex_numbers else 1)
+    job = make_job(kind, small, shapes, strides, dtype, granted(form), first)
+    count = numbers(kind, 2 if dtype.kind == "c" else 1)
     real = dtype.type(0).real.dtype
     result = jax.typeof(x).update(shape=(count, math.prod(small.batch)), dtype=real)
     (found,) = custom_call(job, {POINTERS + LOG_A: a, POINTERS + TERMS: x}, {POINTERS + RESULT: result})
-    planes = [v.reshape(small.batch) for v in found]
+    return found, small.batch
+
+
+def planes_of(numbers: Any, batch: Shape) -> list[Any]:
+    return [v.reshape(batch) for v in numbers]
+
+
+def of_planes(kind: str, x: Any, planes: list[Any]) -> Any:
+    """The totals of recurrences of such values."""
     if kind == LOGARITHMS:
         return Logarithms(*planes)
     if kind == WEIGHTED:
         return Weighted(*planes)
-    if complex_numbers:
+    if jnp.iscomplexobj(x):
         return Linear(lax.complex(*planes[:2]), lax.complex(*planes[2:4]), planes[4])
     return Linear(*planes)

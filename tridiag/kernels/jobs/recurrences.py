@@ -62,6 +62,7 @@ class Problem(NamedTuple):
     dtype: np.dtype[Any]
     started: bool
     workers: int
+    devices: int  # that compute as much at the same time
 
     @property
     def sequences(self) -> int:
@@ -72,17 +73,26 @@ class Problem(NamedTuple):
         return self.form.n * self.sequences
 
     @property
+    def size(self) -> int:
+        """The bytes of a result, of all devices."""
+        return self.values * self.dtype.itemsize * self.devices
+
+    @property
     def lanes(self) -> int:
         return lanes_of(self.dtype)
 
 
-def make_job(form: Recurrence, order: int, shapes: Any, strides: Any, dtype: np.dtype[Any], workers: int) -> Job:
+def make_job(
+    form: Recurrence, order: int, shapes: Any, strides: Any, dtype: np.dtype[Any], workers: int, devices: int = 1
+) -> Job:
     """From the shapes and the strides in bytes of the result, x, the coefficients, and the values before, if given.
+
+    ``devices``: how many share the caches, and compute as much at the same time.
 
     The bits of a result do not depend on where it lies: its steps are joined as those of a contiguous one are. Where
     the loops that join them do not write to where it lies, they write to scratch memory.
     """
-    problem = Problem(form, order, dtype, len(shapes) == C.operands(order), workers)
+    problem = Problem(form, order, dtype, len(shapes) == C.operands(order), workers, devices)
     axes, packed = axes_of(form, shapes, strides), contiguous(form.shape, dtype.itemsize)
     way = way_of(axes, problem)
     if all(n == 1 or s == t for n, s, t in zip(form.shape, strides[C.Y], packed, strict=True)):
@@ -108,10 +118,10 @@ def axes_apart(form: Recurrence, shapes: Any, strides: Any, packed: Any) -> Axes
 
 def job_of(axes: Axes, places: Axes, way: Way, problem: Problem, given: int) -> Job:
     """``axes``: those of the result as it is computed; ``places``: where it is to lie."""
-    form, order, dtype, _, workers = problem
+    form, order, dtype, _, workers, _ = problem
     count, lanes, n, values, kind = problem.sequences, problem.lanes, form.n, problem.values, way.kind
     even = not way.constant and kind in (C.ROWS, C.SCALAR) and evenly_spaced(axes, problem)
-    if even and kind == C.ROWS and (n < FROM_MEMORY or values * dtype.itemsize <= room_for_results()):
+    if even and kind == C.ROWS and (n < FROM_MEMORY or problem.size <= room_for_results()):
         kind = C.SCALAR
     length, width, stretches, blocks, chunk, run = 1, 1, 1, 0, 0, 1
     share = ITEM if workers == 1 else max(1, min(ITEM, values // (ITEMS_EACH * workers)))  # values
@@ -200,7 +210,7 @@ def kind_of(axes: Axes, problem: Problem, joining: bool) -> int:
 
 def in_vectors(axes: Axes, problem: Problem) -> bool:
     """Whether `tridiag.kernels.recurrence.constant` can compute it: one coefficient for all steps of all sequences."""
-    (form, order, dtype, started, _), step = problem, axes.strides[C.Y]
+    (form, order, dtype, started, *_), step = problem, axes.strides[C.Y]
     if dtype.kind != "f" or order > MOST_IN_VECTORS or form.n < 2 or (form.transpose and started):
         return False
     if abs(step) != dtype.itemsize or axes.strides[C.X] != step:
@@ -221,7 +231,7 @@ def reads_as_one(axes: Axes, problem: Problem) -> bool:
 
 def end_to_end(axes: Axes, problem: Problem) -> bool:
     """Whether `tridiag.kernels.recurrence.streams` can compute it: numbers of their own, without any between them."""
-    form, order, dtype, started, _ = problem
+    form, order, dtype, started, *_ = problem
     if order > 1 or dtype.kind != "f" or started or len(axes.batch) > 1 or form.n < 2:
         return False
     given = slice(C.Y, C.A + 1)
@@ -232,7 +242,7 @@ def end_to_end(axes: Axes, problem: Problem) -> bool:
 
 def evenly_spaced(axes: Axes, problem: Problem) -> bool:
     """Whether `tridiag.kernels.recurrence.even_rows` computes it, with no tables of where each sequence lies."""
-    form, order, dtype, started, _ = problem
+    form, order, dtype, started, *_ = problem
     fits = HEIGHT <= form.n < EVEN_STEPS and problem.sequences >= problem.lanes
     if not fits or order > 1 or dtype.kind != "f" or started or form.transpose or len(axes.batch) != 1:
         return False
@@ -272,5 +282,5 @@ def flags_of(axes: Axes, problem: Problem, kind: int) -> int:
     """That of arrays with negative strides goes the other way in memory."""
     size, started, transposed = problem.values * problem.dtype.itemsize, problem.started, problem.form.transpose
     flags = C.TRANSPOSED * transposed | C.STARTED * started | C.BACKWARD * (axes.strides[C.Y] < 0)
-    large = size > (room_for_results() if kind in (C.ROWS, C.SCALAR) else CACHES)
+    large = problem.size > (room_for_results() if kind in (C.ROWS, C.SCALAR) else CACHES)
     return flags | C.LARGE * large | C.FAR * (3 * size > SECOND_LEVEL)

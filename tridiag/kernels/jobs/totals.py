@@ -24,10 +24,12 @@ def chunks_of(n: int, sequences: int, dtype: np.dtype[Any], workers: int) -> Chu
 
 
 @functools.lru_cache(1024)
-def make_job(kind: str, form: Recurrence, shapes: Any, strides: Any, dtype: np.dtype[Any], workers: int) -> Job:
+def make_job(
+    kind: str, form: Recurrence, shapes: Any, strides: Any, dtype: np.dtype[Any], workers: int, first: int = 0
+) -> Job:
     """From the shapes and the strides in bytes of coefficients (None: there are none) and of x.
 
-    Totals are in the order of the batch axes.
+    Totals are in the order of the batch axes, of rows from the ``first`` on.
     """
     given = {k: both for k, both in zip((J.LOG_A, J.TERMS), zip(shapes, strides, strict=True), strict=True) if both[0]}
 
@@ -52,6 +54,7 @@ def make_job(kind: str, form: Recurrence, shapes: Any, strides: Any, dtype: np.d
         matrix_axes=len(batch),
         interleaved=interleaved,
         strides=steps(form.axis)[: J.OPERANDS],
+        start=[first * step for step in steps(form.axis)[: J.OPERANDS]],
     )
     words[J.AXES :] = [word for length, own in batch for word in (length, *own)]
     words.flags.writeable = False

@@ -32,7 +32,15 @@ from tridiag.kernels.simd.records import RecordAt, address_of
 from tridiag.kernels.simd.vector import ONCE, OPTIONS
 from tridiag.kernels.totals.loops import (
     BEGIN,
+    BEGIN_LAST,
     COUNT_IN,
+    DECAYED,
+    LAST_BACKWARD,
+    LAST_FORWARD,
+    LAST_TRANSPOSED_BACKWARD,
+    LAST_TRANSPOSED_FORWARD,
+    NOTE_VALUE,
+    PUT_LAST,
     PUT_LINEAR,
     PUT_LOGARITHMS,
     PUT_WEIGHTED,
@@ -43,10 +51,12 @@ from tridiag.kernels.totals.loops import (
     TRANSPOSED_BACKWARD,
     TRANSPOSED_FORWARD,
 )
+from tridiag.kernels.totals.words import FIRST_TRIED
 
 JOB = RecordAt(Logsumexp)
 HEAD = 4  # rows before those that go straight from memory
 PIECE = 4096  # rows after which it is asked whether to end
+BLOCK_LAST = 16  # rows after which a value is noted
 
 
 # ------------------------------------------------------------------------------------------------ a block of rows
@@ -130,14 +140,17 @@ def none_straight(zero, job, worker):
 
 @njit(**ONCE)
 def run_rows(zero, job, worker, count, do_block, do_straight):
-    """All rows of the groups that are bound, block by block; those of one group straight from memory if they can be."""
+    """All rows of the groups that are bound, block by block; those of one group straight from memory if they can be.
+
+    Returns how many they are.
+    """
     lanes, n, backward = lanes_of(zero, ()), job.rows, job.flags & J.REVERSED
     groups = (count + lanes - 1) // lanes
     height = BLOCK if groups == 1 else BLOCK_INTERLEAVED
     begin, first = 0, HEAD if groups == 1 and straight(zero, job, worker) > 0 else height
     while begin < n:
         if stopping_at(begin // height, 64):
-            return
+            break
         end = min(begin + (first if begin == 0 else height), n)
         i0, i1 = (n - end, n - begin) if backward else (begin, end)
         for group in range(groups):
@@ -147,10 +160,65 @@ def run_rows(zero, job, worker, count, do_block, do_straight):
         if begin == 0 and groups == 1:
             end += do_straight(zero, job, worker)
         begin = end
+    return n
+
+
+@njit(**OPTIONS)
+def last_linear(zero, job, bindings, slot, i0, i1):
+    """Some rows of a group whose operands are contiguous."""
+    a, x = operand_of(zero, bindings, J.LOG_A), operand_of(zero, bindings, J.TERMS)
+    if job.flags & J.REVERSED:
+        LAST_BACKWARD(zero, (a, x, slot, i0, i1))
+    else:
+        LAST_FORWARD(zero, (a, x, slot, i0, i1))
+
+
+@njit(**OPTIONS)
+def last_transposed(zero, job, bindings, slot, i0, i1):
+    a, x = operand_of(zero, bindings, J.LOG_A), operand_of(zero, bindings, J.TERMS)
+    if job.flags & J.REVERSED:
+        LAST_TRANSPOSED_BACKWARD(zero, (a, x, slot, i0, i1))
+    else:
+        LAST_TRANSPOSED_FORWARD(zero, (a, x, slot, i0, i1))
 
 
 @njit(**ONCE)
-def work(job, zero, begin, do_block, do_straight, put):
+def run_last_rows(zero, job, worker, count, do_block, do_straight):
+    """The last rows of the groups that are bound, so many that those before them count in none; returns how many."""
+    lanes, n, backward = lanes_of(zero, ()), job.rows, job.flags & J.REVERSED
+    groups, taken, found = (count + lanes - 1) // lanes, 0, False
+    height = BLOCK_LAST if groups == 1 else BLOCK_INTERLEAVED
+    contiguous = groups == 1 and straight(zero, job, worker) > 0
+    while not found and taken < n and not stopping_at(taken, 1):
+        taken, found = min(n, max(FIRST_TRIED, 2 * taken)), True
+        for group in range(groups):
+            BEGIN_LAST(zero, (slot_of(zero, worker.slots, group),))
+        begin = n - taken
+        while begin < n:
+            end = min(begin + height, n)
+            at_once = (n - begin) // height * height
+            if contiguous and begin > 0 and at_once > 0:  # of the first row the coefficient only counts in the product
+                end = begin + at_once
+                i0, i1 = (n - end, n - begin) if backward else (begin, end)
+                do_straight(zero, job, worker.bindings, worker.slots, i0, i1)
+            else:
+                i0, i1 = (n - end, n - begin) if backward else (begin, end)
+                for group in range(groups):
+                    bindings, slot = (
+                        worker.bindings + group * size_of_bindings(zero),
+                        slot_of(zero, worker.slots, group),
+                    )
+                    x = view(zero, job, operand_of(zero, bindings, J.TERMS), i0, i1, worker.buffers, False)
+                    do_block(zero, job, worker, bindings, slot, x, i0, i1, begin == n - taken)
+                    NOTE_VALUE(zero, (slot,))
+            begin = end
+        for group in range(groups):
+            found = found and DECAYED(zero, (slot_of(zero, worker.slots, group),)) == 1
+    return taken
+
+
+@njit(**ONCE)
+def work(job, zero, begin, run_all, do_block, do_straight, put):
     """Claim items until none is left; called by every thread of a job."""
     worker = allocate_workspace(zero, job)
     if address_of(worker) == 0:
@@ -167,34 +235,44 @@ def work(job, zero, begin, do_block, do_straight, put):
                 begin(zero, (slot_of(zero, worker.slots, group),))
                 system = first + group * lanes
                 bind_operands(zero, job, job.matrix_axes, system, used, job.addresses.start, bindings)
-            run_rows(zero, job, worker, count, do_block, do_straight)
+            rows = run_all(zero, job, worker, count, do_block, do_straight)
             for group in range((count + lanes - 1) // lanes):
                 target, used = (
                     job.pointers[J.RESULT] + (first + group * lanes) * side,
                     min(lanes, count - group * lanes),
                 )
-                put(zero, (slot_of(zero, worker.slots, group), target, job.matrices * side, used))
+                put(zero, (slot_of(zero, worker.slots, group), target, job.matrices * side, used, rows))
     free_workspace(worker)
 
 
 @njit(**OPTIONS)
 def work_linear(job, zero):
-    work(job, zero, BEGIN, linear, linear_straight, PUT_LINEAR)
+    work(job, zero, BEGIN, run_rows, linear, linear_straight, PUT_LINEAR)
 
 
 @njit(**OPTIONS)
 def work_transposed(job, zero):
-    work(job, zero, BEGIN, transposed, transposed_straight, PUT_LINEAR)
+    work(job, zero, BEGIN, run_rows, transposed, transposed_straight, PUT_LINEAR)
+
+
+@njit(**OPTIONS)
+def work_last_linear(job, zero):
+    work(job, zero, BEGIN_LAST, run_last_rows, linear, last_linear, PUT_LAST)
+
+
+@njit(**OPTIONS)
+def work_last_transposed(job, zero):
+    work(job, zero, BEGIN_LAST, run_last_rows, transposed, last_transposed, PUT_LAST)
 
 
 @njit(**OPTIONS)
 def work_logarithms(job, zero):
-    work(job, zero, BEGIN_LOGARITHMS, logarithms, none_straight, PUT_LOGARITHMS)
+    work(job, zero, BEGIN_LOGARITHMS, run_rows, logarithms, none_straight, PUT_LOGARITHMS)
 
 
 @njit(**OPTIONS)
 def work_weighted(job, zero):
-    work(job, zero, BEGIN_LOGARITHMS, weighted, none_straight, PUT_WEIGHTED)
+    work(job, zero, BEGIN_LOGARITHMS, run_rows, weighted, none_straight, PUT_WEIGHTED)
 
 
 TASKS = {
@@ -202,6 +280,8 @@ TASKS = {
     for kind, task in (
         (linear, work_linear),
         (transposed, work_transposed),
+        (last_linear, work_last_linear),
+        (last_transposed, work_last_transposed),
         (logarithms, work_logarithms),
         (weighted, work_weighted),
     )

@@ -7,16 +7,18 @@ overflows nor underflows.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tridiag.algorithms import logsumexp
 from tridiag.algorithms.logsumexp import two_sum
+from tridiag.algorithms.neighbours import HIDDEN, LARGER
 from tridiag.kernels.access.layouts import Contiguous, Lines
 from tridiag.kernels.access.moves import first_lanes
 from tridiag.kernels.access.operands import QUAD, ask
 from tridiag.kernels.jobs.words import logsumexp as J
-from tridiag.kernels.logsumexp.loops import PRODUCT, Ahead, load_state, sweep
+from tridiag.kernels.logsumexp.loops import PRODUCT, Ahead, load_state, one_if_all, sweep
 from tridiag.kernels.simd.explog import Lanes
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.powers import MANTISSA, bits, integer, integers, real, shift_left
@@ -27,6 +29,8 @@ MODERATE = {4: 60, 8: 500}  # exponents of factors of which the product with a m
 SHIFT = {4: 70, 8: 600}  # what takes any number there, or half way
 NEAR = 2048  # bytes between systems that are near one another
 SETS = 4096  # ... and between lines that lie in the same set of a first-level cache
+LARGEST = 3  # rows of lanes of a total, before what is noted of its values
+ALIKE = 2.0**10  # times the largest value that was noted: what values before it are taken to be less than
 TOTALS = Library("totals", short=True)
 
 
@@ -90,6 +94,34 @@ def begin(code: Code, slot: Value) -> None:
     store_total(code, slot, code.zero(), code.one(), integer(code, 0))
 
 
+def note_value(code: Code, slot: Value) -> None:
+    """The largest size that a value was found to have lies behind a total."""
+    at = slot + LARGEST * code.row
+    code.store_as(at, code.maximum(code.load_as(code.vector, at), code.size(code.load(slot))))
+
+
+def begin_last(code: Code, slot: Value) -> None:
+    begin(code, slot)
+    code.store_as(slot + LARGEST * code.row, code.real_zero())
+
+
+def decayed(code: Code, slot: Value) -> Value:
+    """1: what was before the rows of a slot does not count, if it is not much larger than values in them; else 0."""
+    value, product, exponent = load_total(code, slot)
+    least, most = (integer(code, k * MODERATE[code.size_of_real]) for k in (-1, 1))
+    there = power_of_two(code, code.where(exponent < least, least, code.where(exponent > most, most, exponent)))
+    before = code.size(product) * there * (code.load_as(code.vector, slot + LARGEST * code.row) * ALIKE)
+    small = (exponent < math.floor(math.log2(HIDDEN / LARGER * code.eps))) & (
+        before <= code.size(value) * (HIDDEN * code.eps)
+    )
+    return one_if_all(code, (code.size(product) == 0) | small)
+
+
+def power_of_two(code: Code, exponent: Value) -> Value:
+    width = MANTISSA[code.size_of_real]
+    return real(code, shift_left(code, exponent + (2 ** (8 * code.size_of_real - 2 - width) - 1), width))
+
+
 def total(turned: bool, code: Code, *words: Value) -> None:
     """Rows of a and x, ``*_step`` bytes apart; what is in a slot goes on. `Ahead` tells of ``bindings``.
 
@@ -115,16 +147,43 @@ def total(turned: bool, code: Code, *words: Value) -> None:
 
 def total_contiguous(turned: bool, backward: bool, code: Code, *words: Any) -> None:
     """Rows first <= i < last, a multiple of those that are transposed at a time, of operands that are contiguous."""
-    a, x, slot, first, last = words
-    layout, zero = InOrder(code, (a, x)), code.integer(0)
-    ends = (last - layout.height, first - 1) if backward else (first + zero, last)
+    *operands, slot, first, last = words
+    layout = InOrder(code, operands)
+    steps = steps_of(layout, turned, backward)
+    store_total(code, slot, *down(layout, steps, backward, first, last, load_total(code, slot)))
+
+
+def last_contiguous(turned: bool, backward: bool, code: Code, *words: Any) -> None:
+    """The same of rows before which none may be read: no others of the next group are asked for. Values are noted."""
+    *operands, slot, first, last = words
+    layout, at = Contiguous(code, operands, (code.integer(0),) * 2), slot + LARGEST * code.row
+    total_of = steps_of(layout, turned, backward)
+
+    def steps(i: Value, state: Any) -> Any:
+        found = total_of(i, state[0])
+        return found, code.maximum(state[1], code.size(found[0]))
+
+    begin = load_total(code, slot), code.load_as(code.vector, at)
+    found, largest = down(layout, steps, backward, first, last, begin)
+    store_total(code, slot, *found)
+    code.store_as(at, largest)
+
+
+def steps_of(layout: Contiguous, turned: bool, backward: bool) -> Callable[..., Any]:
+    """The steps of rows that are transposed at a time."""
 
     def steps(i: Value, state: Any) -> Any:
         rows = [*layout.read(i)]
-        return some_steps(turned, code, state, rows[::-1] if backward else rows)
+        return some_steps(turned, layout.code, state, rows[::-1] if backward else rows)
 
-    step = -layout.height if backward else layout.height
-    store_total(code, slot, *code.fori(*ends, steps, load_total(code, slot), step=step))
+    return steps
+
+
+def down(layout: Contiguous, steps: Callable[..., Any], backward: bool, first: Value, last: Value, state: Any) -> Any:
+    """What follows from steps over all rows, in their order."""
+    height = layout.height
+    ends = (last - height, first - 1) if backward else (first + layout.code.integer(0), last)
+    return layout.code.fori(*ends, steps, state, step=-height if backward else height)
 
 
 class LinesInOrder(Lines):
@@ -197,19 +256,29 @@ def count_in(code: Code, slot: Value, a: Value) -> None:
 
 def put(code: Code, words: Any, found: list[Value]) -> None:
     """One number of each lane to each plane of the result."""
-    _, target, plane, used = words
+    _, target, plane, used, _ = words
     lanes = first_lanes(code, used)
     for k, x in enumerate(found):
         code.store_some(target + k * plane, x, lanes)
 
 
 def put_linear(code: Code, *words: Value) -> None:
-    slot, pair = words[0], []
+    put(code, words, numbers_of(code, words[0]))
+
+
+def put_last(code: Code, *words: Value) -> None:
+    """As `put_linear`, and how many rows that are."""
+    put(code, words, [*numbers_of(code, words[0]), code.to_real(code.repeat(words[-1], code.lanes))])
+
+
+def numbers_of(code: Code, slot: Value) -> list[Value]:
+    """The real numbers of a total."""
+    pair: list[Value] = []
     for k in range(2):
         x = code.load(slot + k * code.row)
         pair += [x.real, x.imag] if isinstance(x, Complex) else [x]
     exponent = code.load_as(integers(code), slot + 2 * code.row)
-    put(code, words, [*pair, Value(code, code.builder.sitofp(exponent.llvm, code.vector))])
+    return [*pair, Value(code, code.builder.sitofp(exponent.llvm, code.vector))]
 
 
 def put_logarithms(weighted: bool, code: Code, *words: Value) -> None:
@@ -233,8 +302,19 @@ CONTIGUOUS = [
     for backward in (False, True)
 ]
 TOTAL_FORWARD, TOTAL_BACKWARD, TRANSPOSED_FORWARD, TRANSPOSED_BACKWARD = CONTIGUOUS
+LAST_CONTIGUOUS = [
+    TOTALS.add(
+        f"last{'_transposed' * turned}{'_backward' * backward}",
+        functools.partial(last_contiguous, turned, backward),
+    )
+    for turned in (False, True)
+    for backward in (False, True)
+]
+LAST_FORWARD, LAST_BACKWARD, LAST_TRANSPOSED_FORWARD, LAST_TRANSPOSED_BACKWARD = LAST_CONTIGUOUS
+BEGIN_LAST, NOTE_VALUE = TOTALS.add("begin_last", begin_last), TOTALS.add("note_value", note_value)
+DECAYED = TOTALS.add("decayed", decayed)
 COUNT_IN = TOTALS.add("count_in", count_in)
-PUT_LINEAR = TOTALS.add("put_linear", put_linear)
+PUT_LINEAR, PUT_LAST = TOTALS.add("put_linear", put_linear), TOTALS.add("put_last", put_last)
 PUT_LOGARITHMS, PUT_WEIGHTED = (
     TOTALS.add(f"put_{kind}", functools.partial(put_logarithms, kind == "weighted"))
     for kind in ("logarithms", "weighted")
