@@ -48,6 +48,9 @@ class Plan(Workspace):
     # number for all rows; a copy of it, or 0
     address, stride, lines, step, copy = Words(6), Words(6), Words(6), Words(6), Words(6)
     cut = Word()  # copies without the rows that are taken out, or 0
+    # of neighbours that are copied together: how many; the bytes from one to the next, and of their copies; the address
+    # of a byte for each, zero where it is not to be solved, or 0
+    several, across, apart, marks = Word(), Words(6), Word(), Word()
 
 
 # The planes, each a row of lanes a block. Plain: x_last = LAST + LAST_BEFORE x_before - LAST_OWN x_own and
