@@ -4,7 +4,9 @@ A row waits for the one before it, a division and three more operations long. Th
 each other, so two of them are eliminated in the time of one. It is the elimination of a matrix whose rows and columns
 are in another order: what the certificate says is the same. Nothing is bound, claimed or copied, so that a small call
 costs little beside its arithmetic. Where some system has no certificate the kernel solves them all, and the others are
-then given what they have found here: what a system is does not depend on its neighbours.
+then given what they have found here: what a system is does not depend on its neighbours. Or these are solved here and
+the hard ones are left to another kernel, which has chunks of them in its lanes where one system each would leave most
+lanes empty.
 """
 
 from __future__ import annotations
@@ -20,10 +22,11 @@ from tridiag.kernels.jobs.words.record import Word
 from tridiag.kernels.jobs.words.systems import B_, D_, X_, Systems
 from tridiag.kernels.runtime.work_items import field, report
 from tridiag.kernels.runtime.workspace import Workspace, workspace
-from tridiag.kernels.simd.memory import c_function, load, set_word, word
+from tridiag.kernels.simd.memory import c_function, load, set_byte, set_word, word
 from tridiag.kernels.simd.records import RecordAt, address_of, at
 from tridiag.kernels.simd.vector import ONCE, OPTIONS
 from tridiag.kernels.thomas.bands import band_of
+from tridiag.kernels.thomas.left import no_marks
 from tridiag.kernels.thomas.rows_from_ends import (
     ALL,
     ELIMINATE,
@@ -36,6 +39,7 @@ from tridiag.kernels.thomas.short_systems import eliminate_short, in_vectors, pu
 from tridiag.kernels.thomas.sweeps import ROWS_PLAIN
 
 JOB = RecordAt(Systems)
+UNSOLVED, SOLVED, LEFT = range(3)  # what a trial says of a job; LEFT: hard systems are left to another kernel
 
 
 class Ends(Workspace):
@@ -127,7 +131,7 @@ def substitute_neighbours(zero, job, ends, width, sizes, up, more):
 
 
 def trial(sizes_of: Any, allocate: Any, give_back: Any, eliminate: Any, substitute: Any) -> Any:
-    """(job, zero): whether this was the job of a schedule and all systems are solved; certified ones wait else.
+    """(job, zero): SOLVED where this was the job of a schedule; else LEFT or UNSOLVED, and certified systems wait.
 
     ``allocate`` (zero, job, bytes kept, bytes of good lanes), ``eliminate`` (zero, job, ends) -> ALL, SOME or 0.
     """
@@ -135,22 +139,22 @@ def trial(sizes_of: Any, allocate: Any, give_back: Any, eliminate: Any, substitu
     @njit(**OPTIONS)
     def eliminate_from_both_ends(job, zero):
         if job.abreast == 0 or parts_of(zero, ()) != 1:
-            return types.int64(0)
+            return types.int64(UNSOLVED)
         times = job.matrices // job.abreast
         (size, goods), (kept, good) = sizes_of(zero, job), begin_of_neighbours(zero, job)
         ends = allocate(zero, job, kept + times * size, good + times * goods)
         if address_of(ends) == 0:
-            return types.int64(0)
+            return types.int64(UNSOLVED)
         found = eliminate(zero, job, ends)
         if found == 0:
             give_back(ends)
-            return types.int64(0)
+            return types.int64(LEFT if job.hard != 0 else UNSOLVED)
         job.ends = address_of(ends)
         if found == SOME:
-            return types.int64(0)
+            return types.int64(LEFT if job.hard != 0 else UNSOLVED)
         substitute(job, zero)
         job.next = job.items
-        return types.int64(1)
+        return types.int64(SOLVED)
 
     return eliminate_from_both_ends
 
@@ -196,6 +200,20 @@ def substitute_both_ways(job, zero):
 
 
 @njit(**OPTIONS)
+def mark_hard(job, zero):
+    """Mark the systems without certificate that are not solved, if there are others; 0 where there is no memory."""
+    if job.ends == 0:
+        return types.int64(1)
+    ends, width = ends_at(job.ends), width_of(zero, job)
+    if not no_marks(job):
+        return types.int64(0)
+    for k in range(job.matrices):
+        solved = job.doubts != 0 and load(job.doubts + k, types.uint8(0)) == 0
+        set_byte(job.marks + k, 0 if solved else 1 - (word(ends.good + k // width * 8) >> k % width & 1))
+    return types.int64(1)
+
+
+@njit(**OPTIONS)
 def leave_out(zero, job, ends):
     """Systems that are solved are good in no lane; all of them lie side by side."""
     width = width_of(zero, job)
@@ -208,3 +226,4 @@ def leave_out(zero, job, ends):
 FROM_BOTH_ENDS = trial(sizes_of, allocate_ends, give_back, eliminate_all, substitute_both_ways)
 BOTH_ENDS = c_function(FROM_BOTH_ENDS, "tridiag_both_ends", result=types.int64, first=JOB)
 SUBSTITUTE_ENDS = c_function(substitute_both_ways, "tridiag_substitute_ends", first=JOB)
+MARK_HARD = c_function(mark_hard, "tridiag_mark_hard", result=types.int64, first=JOB)

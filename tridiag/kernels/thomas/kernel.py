@@ -20,11 +20,12 @@ from tridiag.kernels.simd.functions import definition
 from tridiag.kernels.simd.memory import c_function, call, flush, load
 from tridiag.kernels.simd.records import RecordAt, address_of, at
 from tridiag.kernels.simd.vector import ONCE, OPTIONS
-from tridiag.kernels.thomas.both_ends import BOTH_ENDS, SUBSTITUTE_ENDS
+from tridiag.kernels.thomas.both_ends import BOTH_ENDS, LEFT, MARK_HARD, SOLVED, SUBSTITUTE_ENDS
 from tridiag.kernels.thomas.deferred import CATCH_UP, some_wait
 from tridiag.kernels.thomas.few_sides import FEW_SIDES
 from tridiag.kernels.thomas.gathered import solve_gathered
 from tridiag.kernels.thomas.interleaved import EXCHANGED_INTERLEAVED, SOLVE_INTERLEAVED, extent
+from tridiag.kernels.thomas.left import EXPECT_MARKS, LEAVE
 from tridiag.kernels.thomas.masked import EXCHANGED_MASKED, SOLVE_MASKED, SOLVE_MASKED_GROUP
 from tridiag.kernels.thomas.masked_ends import MASKED_ENDS, SUBSTITUTE_MASKED_ENDS
 from tridiag.kernels.thomas.masked_rows import SOLVE_MASKED_ROWS
@@ -236,7 +237,7 @@ def build(dtype: str, kernel: str):
     """The C function void run(job, helpers) of a kernel for a dtype."""
     zero = np.zeros((), dtype)[()]
     if kernel in ("rows", "interleaved"):
-        return runner_or_both_ends(zero, TASKS[kernel], BOTH_ENDS, SUBSTITUTE_ENDS)
+        return runner_or_both_ends(zero, TASKS[kernel], BOTH_ENDS, SUBSTITUTE_ENDS, MARK_HARD)
     if kernel == "masked_rows":
         return runner_or_both_ends(zero, TASKS[kernel], MASKED_ENDS, SUBSTITUTE_MASKED_ENDS)
     if kernel == "few_matrices":
@@ -244,18 +245,30 @@ def build(dtype: str, kernel: str):
     return runner(zero, TASKS[kernel])
 
 
-def runner_or_both_ends(zero, task, eliminate, substitute):
-    """`runner`, before which jobs of `tridiag.kernels.thomas.both_ends`, or `masked_ends`, are tried there."""
-    define = definition(eliminate, substitute, task)
+def runner_or_both_ends(zero, task, eliminate, substitute, mark=None):
+    """`runner`, before which jobs of `tridiag.kernels.thomas.both_ends`, or `masked_ends`, are tried there.
+
+    ``mark``: what marks the hard systems of the former that are left to another kernel.
+    """
+    leaves = mark is not None
+    more = (mark, EXPECT_MARKS, LEAVE) if leaves else ()
+    define = definition(eliminate, substitute, task, *more)
 
     def run(job, helpers):
         define(zero)
-        if call(eliminate(zero), (job,)) == 0:
+        found, left = call(eliminate(zero), (job,)), 0
+        if leaves and found == LEFT:
+            left = call(mark(zero), (job,))
+        if found != SOLVED and left == 0:
+            if leaves:
+                call(EXPECT_MARKS(zero), (job,))
             call(beginning(zero), (job, helpers))
             job_at(job).task = task(zero)
             call(task_runner(zero), (job,))
-            if systems_at(job).ends != 0:
-                call(substitute(zero), (job,))
+        if found != SOLVED and systems_at(job).ends != 0:
+            call(substitute(zero), (job,))
+        if leaves and found != SOLVED:
+            call(LEAVE(zero), (job, helpers, left))
 
     return cfunc(types.void(types.int64, types.int64), error_model="numpy")(run)
 
