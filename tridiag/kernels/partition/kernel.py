@@ -105,8 +105,7 @@ def solve_system(zero, plan, helpers):
         plan.masked = 0
     blocks, masked, cut_here = plan.blocks, plan.masked, False
     target, stride = plan.address[P.X], plan.stride[P.X]
-    copies = copy_operands(zero, plan, helpers)
-    if copies == NO_MEMORY:
+    if not copy_operands(zero, plan, helpers):
         return NO_MEMORY
     if blocks == 0:
         status = SOLVE_SEQUENTIALLY(zero, (plan,))
@@ -118,7 +117,6 @@ def solve_system(zero, plan, helpers):
         plan.stride[P.X] = stride
         if plan.copy[P.X] or (cut_here and status == 0):
             RUN_PHASE(zero, (plan, P.SCATTER, helpers))
-    free(copies)
     free(plan.cut)
     return status
 
@@ -163,11 +161,21 @@ def point_at_copies(zero, plan, k):
 
 
 @njit(**OPTIONS)
+def spare_memory(plan, size):
+    """Memory for so many bytes of copies, or 0."""
+    if size > plan.spare_size:
+        free(plan.spare)
+        plan.spare = fresh(size)
+        plan.spare_size = size if plan.spare != 0 else 0
+    return plan.spare
+
+
+@njit(**OPTIONS)
 def make_copies(zero, plan, helpers):
     """Copies of operands that are wanted so; the address of their memory, or 0."""
     size, memory = place_copies(zero, plan, 0 * plan.rows), 0
     if size > 0:
-        memory = fresh(size)
+        memory = spare_memory(plan, size)
         if memory == 0:
             return NO_MEMORY
         place_copies(zero, plan, memory)
@@ -177,11 +185,11 @@ def make_copies(zero, plan, helpers):
 
 @njit(**OPTIONS)
 def copy_operands(zero, plan, helpers):
-    """Copies of operands in place of those that are wanted so; the address of their memory, or 0."""
-    memory = make_copies(zero, plan, helpers)
-    if memory != NO_MEMORY:
-        point_at_copies(zero, plan, 0 * plan.rows)
-    return memory
+    """Copies of operands in place of those that are wanted so; False where there is no memory."""
+    if make_copies(zero, plan, helpers) == NO_MEMORY:
+        return False
+    point_at_copies(zero, plan, 0 * plan.rows)
+    return True
 
 
 @njit(**OPTIONS)
@@ -279,7 +287,7 @@ def allocate_workspace(zero, job, helpers):
     if address_of(plan) != 0:
         plan.room_size = room
         plan.blocks, plan.height, plan.rows, plan.tail = blocks, rows, n, tail
-        plan.several, plan.apart, plan.marks = 1, n * side, 0
+        plan.several, plan.apart, plan.marks, plan.spare, plan.spare_size = 1, n * side, 0, 0, 0
         plan.promise, plan.run = job.promise, max(1, blocks // (RUNS * (helpers + 1)))
     return plan
 
@@ -321,10 +329,10 @@ def solve_one(zero, plan, job, system, memory, k, helpers):
     if memory != 0:
         place_copies(zero, plan, memory)
         point_at_copies(zero, plan, k)
-    several = plan.several
-    plan.several = 1
+    several, marks = plan.several, plan.marks
+    plan.several, plan.marks = 1, 0
     status = SOLVE_SYSTEM(zero, (plan, helpers))
-    plan.several = several
+    plan.several, plan.marks = several, marks
     if status == NO_MEMORY:
         job.next = STOP
     elif status != 0:
@@ -352,19 +360,19 @@ def copy_neighbours(zero, plan, job, first, some, helpers):
 
 @njit(**OPTIONS)
 def solve_neighbours(zero, plan, job, first, some, helpers):
-    """Some systems side by side, copied together."""
-    memory, solved = copy_neighbours(zero, plan, job, first, some, helpers) if some > 1 else 0, False
+    """Some systems side by side, copied together if there are several to be solved."""
+    count, several = job.right_sides, 0
     for k in range(some):
-        if is_marked(job, (first + k) // job.right_sides) and not stopping():
+        several += is_marked(job, (first + k) // count)
+    memory = copy_neighbours(zero, plan, job, first, some, helpers) if several > 1 else 0
+    for k in range(some):
+        if is_marked(job, (first + k) // count) and not stopping():
             solve_one(zero, plan, job, first + k, memory, k, helpers)
-            solved = True
     if memory != 0:
-        if solved:
-            find(zero, plan, job, first, 0 * first)
-            place_copies(zero, plan, memory)
-            RUN_PHASE(zero, (plan, P.SCATTER, helpers))
+        find(zero, plan, job, first, 0 * first)
+        place_copies(zero, plan, memory)
+        RUN_PHASE(zero, (plan, P.SCATTER, helpers))
         plan.several = 1
-        free(memory)
 
 
 @njit(**OPTIONS)
@@ -379,6 +387,7 @@ def serve(job, zero):
         place = item % parts * together
         solve_neighbours(zero, plan, job, item // parts * length + place, min(together, length - place), helpers)
     if address_of(plan) != 0:
+        free(plan.spare)
         P.free_plan(plan)
 
 

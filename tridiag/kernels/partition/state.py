@@ -51,6 +51,7 @@ class Plan(Workspace):
     # of neighbours that are copied together: how many; the bytes from one to the next, and of their copies; the address
     # of a byte for each, zero where it is not to be solved, or 0
     several, across, apart, marks = Word(), Words(6), Word(), Word()
+    spare, spare_size = Word(), Word()  # memory for copies, of this system or the next ones
 
 
 # The planes, each a row of lanes a block. Plain: x_last = LAST + LAST_BEFORE x_before - LAST_OWN x_own and
