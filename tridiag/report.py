@@ -150,11 +150,13 @@ def format_time(seconds: float) -> str:
     return f"{seconds / scale:.3g} {unit}"
 
 
-def leaves_hard(problem: Problem) -> bool:
+def leaves_hard(problem: Problem, masked: bool) -> bool:
     """Whether systems of a problem that have no certificate are left to chunks in lanes."""
     if problem.verb != "solve" or problem.library not in EAGER or problem.symbolic:
         return False
-    rows, systems, _ = sizes(problem)
+    rows, systems, inner = sizes(problem)
+    if masked and inner > 1:
+        return False
     usual = problem.pivoting == "auto" and not problem.periodic and not problem.shared
     return usual and few_or_long(rows, systems, np.dtype(problem.dtype))
 
@@ -216,5 +218,5 @@ def explain(verb: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explan
     others = {entry.name: entry.why_not(problem) for entry in BACKENDS.values() if entry is not chosen}
     seconds = {one.name: seconds for one, seconds in eligible(problem)}
     exchange = split.exchange_of(problem.verb, arguments, problem, chosen.name, bool(given.get("transpose")))
-    hard = HARD if chosen.name == LEAVES_HARD and given.get("where") is None and leaves_hard(problem) else None
+    hard = HARD if chosen.name == LEAVES_HARD and leaves_hard(problem, given.get("where") is not None) else None
     return Explanation(chosen.name, why, problem, others, seconds, exchange, hard)

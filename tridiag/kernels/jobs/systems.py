@@ -384,7 +384,7 @@ def adjoint_of(job: Job) -> Job:
 
 def leaves_hard(job: Job, form: Form, dtype: np.dtype[Any]) -> bool:
     """Whether systems of a solve without certificate are to be solved by `tridiag.kernels.partition`."""
-    if job.kernel[-1] not in ("rows", "interleaved") or form.pivoting != "auto":
+    if job.kernel[-1] not in ("rows", "masked_rows", "interleaved") or form.pivoting != "auto":
         return False
     return few_or_long(form.n, int(J.Systems.view(job.words).matrices), dtype)
 

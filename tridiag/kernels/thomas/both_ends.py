@@ -159,6 +159,30 @@ def trial(sizes_of: Any, allocate: Any, give_back: Any, eliminate: Any, substitu
     return eliminate_from_both_ends
 
 
+def marking(ends_at: Any, width_of: Any) -> Any:
+    """(job, zero): mark the systems without certificate that are not solved, if there are others; 0: no memory.
+
+    ``width_of`` (zero, job): how many systems a word of good lanes is of.
+    """
+
+    @njit(**OPTIONS)
+    def mark_hard(job, zero):
+        if job.ends == 0:
+            return types.int64(1)
+        if not no_marks(job):
+            return types.int64(0)
+        ends, width, neighbours = ends_at(job.ends), width_of(zero, job), job.abreast
+        words = (neighbours + width - 1) // width
+        for system in range(job.matrices):
+            lane = system % neighbours
+            good = word(ends.good + 8 * (system // neighbours * words + lane // width)) >> lane % width & 1
+            solved = job.doubts != 0 and load(job.doubts + system, types.uint8(0)) == 0
+            set_byte(job.marks + system, 0 if solved else 1 - good)
+        return types.int64(1)
+
+    return mark_hard
+
+
 @njit(**OPTIONS)
 def nothing_more(zero, job, first):
     return ()
@@ -200,20 +224,6 @@ def substitute_both_ways(job, zero):
 
 
 @njit(**OPTIONS)
-def mark_hard(job, zero):
-    """Mark the systems without certificate that are not solved, if there are others; 0 where there is no memory."""
-    if job.ends == 0:
-        return types.int64(1)
-    ends, width = ends_at(job.ends), width_of(zero, job)
-    if not no_marks(job):
-        return types.int64(0)
-    for k in range(job.matrices):
-        solved = job.doubts != 0 and load(job.doubts + k, types.uint8(0)) == 0
-        set_byte(job.marks + k, 0 if solved else 1 - (word(ends.good + k // width * 8) >> k % width & 1))
-    return types.int64(1)
-
-
-@njit(**OPTIONS)
 def leave_out(zero, job, ends):
     """Systems that are solved are good in no lane; all of them lie side by side."""
     width = width_of(zero, job)
@@ -226,4 +236,4 @@ def leave_out(zero, job, ends):
 FROM_BOTH_ENDS = trial(sizes_of, allocate_ends, give_back, eliminate_all, substitute_both_ways)
 BOTH_ENDS = c_function(FROM_BOTH_ENDS, "tridiag_both_ends", result=types.int64, first=JOB)
 SUBSTITUTE_ENDS = c_function(substitute_both_ways, "tridiag_substitute_ends", first=JOB)
-MARK_HARD = c_function(mark_hard, "tridiag_mark_hard", result=types.int64, first=JOB)
+MARK_HARD = c_function(marking(ends_at, width_of), "tridiag_mark_hard", result=types.int64, first=JOB)

@@ -2,7 +2,7 @@
 
 A group is a vector of systems, one in each lane; a tile is one group, or several that lie side by side in memory, the
 whole ones where the cache lines of the solution begin. c' and y' of all its rows stay in cache. Lanes without
-certificate are eliminated again with pivoting, and refined.
+certificate are eliminated again with pivoting, and refined, or left to another kernel.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tridiag.kernels.thomas.gathered import solve_gathered
 from tridiag.kernels.thomas.interleaved import EXCHANGED_INTERLEAVED, SOLVE_INTERLEAVED, extent
 from tridiag.kernels.thomas.left import EXPECT_MARKS, LEAVE
 from tridiag.kernels.thomas.masked import EXCHANGED_MASKED, SOLVE_MASKED, SOLVE_MASKED_GROUP
-from tridiag.kernels.thomas.masked_ends import MASKED_ENDS, SUBSTITUTE_MASKED_ENDS
+from tridiag.kernels.thomas.masked_ends import MARK_HARD_MASKED, MASKED_ENDS, SUBSTITUTE_MASKED_ENDS
 from tridiag.kernels.thomas.masked_rows import SOLVE_MASKED_ROWS
 from tridiag.kernels.thomas.multiple_rhs import factor_few_matrices, solve_few_matrices, solve_multiple_rhs
 from tridiag.kernels.thomas.one_vector import SOLVE_GROUP
@@ -239,35 +239,32 @@ def build(dtype: str, kernel: str):
     if kernel in ("rows", "interleaved"):
         return runner_or_both_ends(zero, TASKS[kernel], BOTH_ENDS, SUBSTITUTE_ENDS, MARK_HARD)
     if kernel == "masked_rows":
-        return runner_or_both_ends(zero, TASKS[kernel], MASKED_ENDS, SUBSTITUTE_MASKED_ENDS)
+        return runner_or_both_ends(zero, TASKS[kernel], MASKED_ENDS, SUBSTITUTE_MASKED_ENDS, MARK_HARD_MASKED)
     if kernel == "few_matrices":
         return runner_or_few_sides(zero, TASKS[kernel])
     return runner(zero, TASKS[kernel])
 
 
-def runner_or_both_ends(zero, task, eliminate, substitute, mark=None):
+def runner_or_both_ends(zero, task, eliminate, substitute, mark):
     """`runner`, before which jobs of `tridiag.kernels.thomas.both_ends`, or `masked_ends`, are tried there.
 
-    ``mark``: what marks the hard systems of the former that are left to another kernel.
+    ``mark``: what marks the hard systems of these that are left to another kernel.
     """
-    leaves = mark is not None
-    more = (mark, EXPECT_MARKS, LEAVE) if leaves else ()
-    define = definition(eliminate, substitute, task, *more)
+    define = definition(eliminate, substitute, task, mark, EXPECT_MARKS, LEAVE)
 
     def run(job, helpers):
         define(zero)
         found, left = call(eliminate(zero), (job,)), 0
-        if leaves and found == LEFT:
+        if found == LEFT:
             left = call(mark(zero), (job,))
         if found != SOLVED and left == 0:
-            if leaves:
-                call(EXPECT_MARKS(zero), (job,))
+            call(EXPECT_MARKS(zero), (job,))
             call(beginning(zero), (job, helpers))
             job_at(job).task = task(zero)
             call(task_runner(zero), (job,))
         if found != SOLVED and systems_at(job).ends != 0:
             call(substitute(zero), (job,))
-        if leaves and found != SOLVED:
+        if found != SOLVED:
             call(LEAVE(zero), (job, helpers, left))
 
     return cfunc(types.void(types.int64, types.int64), error_model="numpy")(run)

@@ -18,6 +18,7 @@ from tridiag.kernels.simd.vector import OPTIONS
 from tridiag.kernels.thomas.both_ends import (
     band_words,
     eliminate_neighbours,
+    marking,
     of_both,
     substitute_neighbours,
     trial,
@@ -47,6 +48,11 @@ def sizes_of(zero, job):
     """The bytes that are kept of neighbours but those in vectors, and of their good systems."""
     pairs = (job.abreast - in_vectors(zero, job) + PAIR - 1) // PAIR
     return pairs * (job.rows // 2 + 2) * ROWS_PLAIN * 2 * PAIR * bytes_of_real(zero, ()), 8 * pairs
+
+
+@njit(**OPTIONS)
+def pair(zero, job):
+    return PAIR
 
 
 @njit(**OPTIONS)
@@ -85,3 +91,4 @@ def substitute_both_ways(job, zero):
 FROM_BOTH_ENDS = trial(sizes_of, allocate_ends, give_back, eliminate_all, substitute_both_ways)
 MASKED_ENDS = c_function(FROM_BOTH_ENDS, "tridiag_masked_ends", result=types.int64, first=JOB)
 SUBSTITUTE_MASKED_ENDS = c_function(substitute_both_ways, "tridiag_substitute_masked_ends", first=JOB)
+MARK_HARD_MASKED = c_function(marking(ends_at, pair), "tridiag_mark_hard_masked", result=types.int64, first=JOB)
