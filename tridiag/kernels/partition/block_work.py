@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numba import njit, types
+from numba import njit
 
 from tridiag.kernels.access.operands import bytes_of_row, lanes_of
 from tridiag.kernels.jobs.words import systems as J
@@ -107,19 +107,13 @@ def solve_block_pivoted(zero, plan, room, block):
     return True
 
 
-@njit(**OPTIONS)
-def wanted(plan, k):
-    """Whether the neighbour k is to be solved."""
-    return plan.marks == 0 or load(plan.marks + k, types.uint8(0)) != 0
-
-
 @njit(**ONCE)
 def copy_rows(zero, plan, first, last):
     """Rows of a, b, c and d to their copies, which are contiguous; those of neighbours while they are in cache."""
     for low in range(first, last, TOGETHER):
         for operand in (P.A, P.B, P.C, P.D):
             for k in range(plan.several if plan.copy[operand] != 0 else 0):
-                if wanted(plan, k):
+                if plan.marks >> k & 1:
                     copy_operand(zero, plan, operand, k, low, min(low + TOGETHER, last))
 
 
@@ -147,7 +141,7 @@ def store_rows(zero, plan, first, last):
     for low in range(first, last, TOGETHER):
         for k in range(plan.several):
             at, to = source + k * plan.apart, target + k * plan.across[P.X]
-            if wanted(plan, k):
+            if plan.marks >> k & 1:
                 for i in range(low, min(low + TOGETHER, last)):
                     store(to + i * step, load(at + i * stride, zero) if is_kept(plan, i) else zero)
 

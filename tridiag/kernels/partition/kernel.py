@@ -47,6 +47,7 @@ from tridiag.kernels.simd.memory import (
     load,
     set_half_word,
     store,
+    word,
 )
 from tridiag.kernels.simd.records import RecordAt, address_of
 from tridiag.kernels.simd.vector import LINE, ONCE, OPTIONS
@@ -287,7 +288,7 @@ def allocate_workspace(zero, job, helpers):
     if address_of(plan) != 0:
         plan.room_size = room
         plan.blocks, plan.height, plan.rows, plan.tail = blocks, rows, n, tail
-        plan.several, plan.apart, plan.marks, plan.spare, plan.spare_size = 1, n * side, 0, 0, 0
+        plan.several, plan.apart, plan.marks, plan.spare, plan.spare_size = 1, n * side, 1, 0, 0
         plan.promise, plan.run = job.promise, max(1, blocks // (RUNS * (helpers + 1)))
     return plan
 
@@ -316,7 +317,13 @@ def count_items(zero, job):
 
 @njit(**OPTIONS)
 def is_marked(job, matrix):
-    """Whether a system is to be solved here."""
+    """Whether a system is to be solved here: `tridiag.kernels.thomas` has solved some, where it left others."""
+    if job.good != 0:
+        words, lane = (job.abreast + job.group - 1) // job.group, matrix % job.abreast
+        if word(job.good + 8 * (matrix // job.abreast * words + lane // job.group)) >> lane % job.group & 1:
+            return False
+    if job.marks != 0 and load(job.marks + matrix, types.uint8(0)) == 0:
+        return False
     return job.doubts == 0 or load(job.doubts + matrix, types.uint8(0)) != 0
 
 
@@ -330,7 +337,7 @@ def solve_one(zero, plan, job, system, memory, k, helpers):
         place_copies(zero, plan, memory)
         point_at_copies(zero, plan, k)
     several, marks = plan.several, plan.marks
-    plan.several, plan.marks = 1, 0
+    plan.several, plan.marks = 1, 1
     status = SOLVE_SYSTEM(zero, (plan, helpers))
     plan.several, plan.marks = several, marks
     if status == NO_MEMORY:
@@ -350,11 +357,13 @@ def copy_neighbours(zero, plan, job, first, some, helpers):
     find(zero, plan, job, first, 0 * first)
     for k in range(6):
         plan.across[k] -= plan.address[k]
-    plan.several, plan.marks = some, job.doubts + first if job.doubts != 0 else 0
+    plan.several, plan.marks = some, 0
+    for k in range(some):
+        plan.marks |= is_marked(job, first + k) << k
     memory = make_copies(zero, plan, helpers)
     if memory != NO_MEMORY and memory != 0:
         return memory
-    plan.several = 1
+    plan.several, plan.marks = 1, 1
     return 0 * memory
 
 
@@ -372,7 +381,7 @@ def solve_neighbours(zero, plan, job, first, some, helpers):
         find(zero, plan, job, first, 0 * first)
         place_copies(zero, plan, memory)
         RUN_PHASE(zero, (plan, P.SCATTER, helpers))
-        plan.several = 1
+        plan.several, plan.marks = 1, 1
 
 
 @njit(**OPTIONS)
@@ -404,7 +413,7 @@ def solve_all(job, zero):
     threads, blocks = helpers + 1, 1 + job.rows // (rows * lanes_of(zero, ()))
     split, in_turn = (systems + helpers) // threads * blocks, (blocks + helpers) // threads * systems
     outer = min(helpers, systems - 1) if systems >= 2 * threads or split < in_turn else 0
-    job.items = systems
+    job.next, job.items = 0, systems
     job.helpers = (helpers - outer) // (outer + 1)
     handles = start(serve_task(zero), address_of(job), outer, 0)
     call(serve_task(zero), (job,))

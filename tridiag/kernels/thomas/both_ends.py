@@ -22,11 +22,10 @@ from tridiag.kernels.jobs.words.record import Word
 from tridiag.kernels.jobs.words.systems import B_, D_, X_, Systems
 from tridiag.kernels.runtime.work_items import field, report
 from tridiag.kernels.runtime.workspace import Workspace, workspace
-from tridiag.kernels.simd.memory import c_function, load, set_byte, set_word, word
+from tridiag.kernels.simd.memory import c_function, load, set_word, word
 from tridiag.kernels.simd.records import RecordAt, address_of, at
 from tridiag.kernels.simd.vector import ONCE, OPTIONS
 from tridiag.kernels.thomas.bands import band_of
-from tridiag.kernels.thomas.left import no_marks
 from tridiag.kernels.thomas.rows_from_ends import (
     ALL,
     ELIMINATE,
@@ -130,10 +129,11 @@ def substitute_neighbours(zero, job, ends, width, sizes, up, more):
         up(zero, (*bands, job.rows, *places_behind(zero, job, ends, first, sizes)))
 
 
-def trial(sizes_of: Any, allocate: Any, give_back: Any, eliminate: Any, substitute: Any) -> Any:
+def trial(sizes_of: Any, width_of: Any, allocate: Any, give_back: Any, eliminate: Any, substitute: Any) -> Any:
     """(job, zero): SOLVED where this was the job of a schedule; else LEFT or UNSOLVED, and certified systems wait.
 
-    ``allocate`` (zero, job, bytes kept, bytes of good lanes), ``eliminate`` (zero, job, ends) -> ALL, SOME or 0.
+    ``allocate`` (zero, job, bytes kept, bytes of good lanes), ``eliminate`` (zero, job, ends) -> ALL, SOME or 0;
+    ``width_of`` (zero, job): the systems of which a word of good lanes is.
     """
 
     @njit(**OPTIONS)
@@ -151,36 +151,13 @@ def trial(sizes_of: Any, allocate: Any, give_back: Any, eliminate: Any, substitu
             return types.int64(LEFT if job.hard != 0 else UNSOLVED)
         job.ends = address_of(ends)
         if found == SOME:
+            job.good, job.good_words, job.group = ends.good, (good + times * goods) // 8, width_of(zero, job)
             return types.int64(LEFT if job.hard != 0 else UNSOLVED)
         substitute(job, zero)
         job.next = job.items
         return types.int64(SOLVED)
 
     return eliminate_from_both_ends
-
-
-def marking(ends_at: Any, width_of: Any) -> Any:
-    """(job, zero): mark the systems without certificate that are not solved, if there are others; 0: no memory.
-
-    ``width_of`` (zero, job): how many systems a word of good lanes is of.
-    """
-
-    @njit(**OPTIONS)
-    def mark_hard(job, zero):
-        if job.ends == 0:
-            return types.int64(1)
-        if not no_marks(job):
-            return types.int64(0)
-        ends, width, neighbours = ends_at(job.ends), width_of(zero, job), job.abreast
-        words = (neighbours + width - 1) // width
-        for system in range(job.matrices):
-            lane = system % neighbours
-            good = word(ends.good + 8 * (system // neighbours * words + lane // width)) >> lane % width & 1
-            solved = job.doubts != 0 and load(job.doubts + system, types.uint8(0)) == 0
-            set_byte(job.marks + system, 0 if solved else 1 - good)
-        return types.int64(1)
-
-    return mark_hard
 
 
 @njit(**OPTIONS)
@@ -233,7 +210,6 @@ def leave_out(zero, job, ends):
             set_word(place, word(place) & ~(1 << k % width))
 
 
-FROM_BOTH_ENDS = trial(sizes_of, allocate_ends, give_back, eliminate_all, substitute_both_ways)
+FROM_BOTH_ENDS = trial(sizes_of, width_of, allocate_ends, give_back, eliminate_all, substitute_both_ways)
 BOTH_ENDS = c_function(FROM_BOTH_ENDS, "tridiag_both_ends", result=types.int64, first=JOB)
 SUBSTITUTE_ENDS = c_function(substitute_both_ways, "tridiag_substitute_ends", first=JOB)
-MARK_HARD = c_function(marking(ends_at, width_of), "tridiag_mark_hard", result=types.int64, first=JOB)

@@ -12,22 +12,21 @@ from numba import cfunc, njit, types
 
 from tridiag.kernels.access.operands import bytes_of_real, lanes_of, parts_of
 from tridiag.kernels.jobs.words import systems as J
-from tridiag.kernels.jobs.words.systems import Systems
+from tridiag.kernels.jobs.words.systems import D_, X_, Systems
 from tridiag.kernels.runtime.system import fresh
 from tridiag.kernels.runtime.threads import beginning, job_at, runner, task_runner
 from tridiag.kernels.runtime.work_items import items, part_of_item, report, reports
 from tridiag.kernels.simd.functions import definition
-from tridiag.kernels.simd.memory import c_function, call, flush, load
+from tridiag.kernels.simd.memory import c_function, call, calloc, flush, free, load, set_word, word
 from tridiag.kernels.simd.records import RecordAt, address_of, at
 from tridiag.kernels.simd.vector import ONCE, OPTIONS
-from tridiag.kernels.thomas.both_ends import BOTH_ENDS, LEFT, MARK_HARD, SOLVED, SUBSTITUTE_ENDS
+from tridiag.kernels.thomas.both_ends import BOTH_ENDS, LEFT, SOLVED, SUBSTITUTE_ENDS
 from tridiag.kernels.thomas.deferred import CATCH_UP, some_wait
 from tridiag.kernels.thomas.few_sides import FEW_SIDES
 from tridiag.kernels.thomas.gathered import solve_gathered
 from tridiag.kernels.thomas.interleaved import EXCHANGED_INTERLEAVED, SOLVE_INTERLEAVED, extent
-from tridiag.kernels.thomas.left import EXPECT_MARKS, LEAVE
 from tridiag.kernels.thomas.masked import EXCHANGED_MASKED, SOLVE_MASKED, SOLVE_MASKED_GROUP
-from tridiag.kernels.thomas.masked_ends import MARK_HARD_MASKED, MASKED_ENDS, SUBSTITUTE_MASKED_ENDS
+from tridiag.kernels.thomas.masked_ends import MASKED_ENDS, SUBSTITUTE_MASKED_ENDS
 from tridiag.kernels.thomas.masked_rows import SOLVE_MASKED_ROWS
 from tridiag.kernels.thomas.multiple_rhs import factor_few_matrices, solve_few_matrices, solve_multiple_rhs
 from tridiag.kernels.thomas.one_vector import SOLVE_GROUP
@@ -237,35 +236,47 @@ def build(dtype: str, kernel: str):
     """The C function void run(job, helpers) of a kernel for a dtype."""
     zero = np.zeros((), dtype)[()]
     if kernel in ("rows", "interleaved"):
-        return runner_or_both_ends(zero, TASKS[kernel], BOTH_ENDS, SUBSTITUTE_ENDS, MARK_HARD)
+        return runner_or_both_ends(zero, TASKS[kernel], BOTH_ENDS, SUBSTITUTE_ENDS)
     if kernel == "masked_rows":
-        return runner_or_both_ends(zero, TASKS[kernel], MASKED_ENDS, SUBSTITUTE_MASKED_ENDS, MARK_HARD_MASKED)
+        return runner_or_both_ends(zero, TASKS[kernel], MASKED_ENDS, SUBSTITUTE_MASKED_ENDS)
     if kernel == "few_matrices":
         return runner_or_few_sides(zero, TASKS[kernel])
     return runner(zero, TASKS[kernel])
 
 
-def runner_or_both_ends(zero, task, eliminate, substitute, mark):
+def runner_or_both_ends(zero, task, eliminate, substitute):
     """`runner`, before which jobs of `tridiag.kernels.thomas.both_ends`, or `masked_ends`, are tried there.
 
-    ``mark``: what marks the hard systems of these that are left to another kernel.
+    Behind it hard systems that are marked, or that were found there, are left to the kernel for them; where the word
+    with its address is another one then, that was compiled meanwhile. In place, certified systems take the memory of
+    hard ones' right sides, which so are not marked.
     """
-    define = definition(eliminate, substitute, task, mark, EXPECT_MARKS, LEAVE)
+    define = definition(eliminate, substitute, task)
 
     def run(job, helpers):
         define(zero)
-        found, left = call(eliminate(zero), (job,)), 0
-        if found == LEFT:
-            left = call(mark(zero), (job,))
-        if found != SOLVED and left == 0:
-            call(EXPECT_MARKS(zero), (job,))
+        found, about = call(eliminate(zero), (job,)), systems_at(job)
+        if found == SOLVED:
+            return
+        left = found == LEFT
+        if not left:
+            if about.hard != 0 and about.pointers[D_] != about.pointers[X_]:
+                about.marks = calloc(types.uint64(about.matrices), types.uint64(1))
             call(beginning(zero), (job, helpers))
-            job_at(job).task = task(zero)
+            about.task = task(zero)
             call(task_runner(zero), (job,))
-        if found != SOLVED and systems_at(job).ends != 0:
+            left = about.marked != 0 and about.next >= about.items
+        if left:
+            function, more = word(about.hard), helpers + about.hard_helpers
+            about.next = 0
+            call(function, (job, more))
+            if word(about.hard) != function:
+                call(word(about.hard), (job, more))
+            for k in range(about.good_words if about.next < about.items else 0):
+                set_word(about.good + 8 * k, 0)  # the kernel was not to be had: nothing is stored
+        if about.ends != 0:
             call(substitute(zero), (job,))
-        if found != SOLVED:
-            call(LEAVE(zero), (job, helpers, left))
+        free(about.marks)
 
     return cfunc(types.void(types.int64, types.int64), error_model="numpy")(run)
 

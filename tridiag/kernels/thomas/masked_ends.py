@@ -18,7 +18,6 @@ from tridiag.kernels.simd.vector import OPTIONS
 from tridiag.kernels.thomas.both_ends import (
     band_words,
     eliminate_neighbours,
-    marking,
     of_both,
     substitute_neighbours,
     trial,
@@ -88,7 +87,6 @@ def substitute_both_ways(job, zero):
     report(job, 0, job.matrices)
 
 
-FROM_BOTH_ENDS = trial(sizes_of, allocate_ends, give_back, eliminate_all, substitute_both_ways)
+FROM_BOTH_ENDS = trial(sizes_of, pair, allocate_ends, give_back, eliminate_all, substitute_both_ways)
 MASKED_ENDS = c_function(FROM_BOTH_ENDS, "tridiag_masked_ends", result=types.int64, first=JOB)
 SUBSTITUTE_MASKED_ENDS = c_function(substitute_both_ways, "tridiag_substitute_masked_ends", first=JOB)
-MARK_HARD_MASKED = c_function(marking(ends_at, pair), "tridiag_mark_hard_masked", result=types.int64, first=JOB)

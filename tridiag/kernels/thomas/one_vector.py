@@ -14,8 +14,7 @@ from tridiag.kernels.simd.memory import set_word, variable, word
 from tridiag.kernels.simd.vector import ONCE, OPTIONS
 from tridiag.kernels.thomas.bands import moved_operands, straight, views_of_block
 from tridiag.kernels.thomas.bind import bind_next, mask_view
-from tridiag.kernels.thomas.deferred import may_wait, put_off, verifiable
-from tridiag.kernels.thomas.left import mark
+from tridiag.kernels.thomas.deferred import mark, may_wait, put_off, verifiable
 from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_VERIFIED
 from tridiag.kernels.thomas.refine import FINISH_GROUP, hopeless, store_solution, uncertified_lanes
 from tridiag.kernels.thomas.sweeps import (

@@ -29,8 +29,11 @@ class Systems(Job):
     # former also of `tridiag.kernels.thomas.few_sides`: all of them
     abreast, ends = Word(), Word()
     # the address of a word with that of the kernel to which systems without certificate are left, or 0; how many more
-    # threads it may have; a byte for each system, not zero where it is left, or 0
-    hard, hard_helpers, marks = Word(), Word(), Word()
+    # threads it may have; a byte for each system, not zero where it is left, or 0, and whether any is
+    hard, hard_helpers, marks, marked = Word(), Word(), Word(), Word()
+    # of `tridiag.kernels.thomas.both_ends`: where words with the good lanes of groups are, or 0; how many; the systems
+    # of a group
+    good, good_words, group = Word(), Word(), Word()
 
 
 AXES = Systems.words
