@@ -24,8 +24,8 @@ from tridiag.kernels.jobs import systems
 
 NAME = "numba_partition"
 DTYPES = ("float32", "float64", "complex64", "complex128")
-SHORTEST = 770  # rows from which on every dtype is cut
-LENGTHS = (386, 387, SHORTEST, 2 * SHORTEST - 3, 20_000, 33_333)
+SHORTEST = 514  # rows from which on every dtype is cut
+LENGTHS = (258, 259, 386, SHORTEST, 2 * SHORTEST - 3, 20_000, 33_333)
 
 
 def check(system: Any, **options: Any) -> np.ndarray:

@@ -7,20 +7,26 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tridiag import kalman
 from tridiag.backends import BACKENDS, Problem
 from tridiag.calls import sequences, split
 from tridiag.calls.blocks import prepare_blocks
+from tridiag.calls.execute import EAGER
 from tridiag.calls.pairs import prepare as prepare_pairs
 from tridiag.calls.plan import axis_alone, prepare
 from tridiag.calls.selective import prepare as prepare_selective
 from tridiag.calls.state_space import prepare as prepare_series
+from tridiag.kernels.jobs.systems import few_or_long
 from tridiag.overview import table
 from tridiag.problems.state_space import FILTER, INTERCEPTS, LIKELIHOOD, PARAMETERS, SMOOTHER, STATES
 from tridiag.selection.choose import choose, eligible
+from tridiag.selection.costs import sizes
 
 MODEL = ("y", *PARAMETERS)
 OTHERS = ("other backend", "why not, or how long")
+LEAVES_HARD, HARD = "numba_thomas", "systems without certificate: by the kernel of numba_partition"
 
 
 class Verb(NamedTuple):
@@ -118,6 +124,7 @@ class Explanation:
     others: dict[str, str | None] = field(default_factory=dict)
     seconds: dict[str, float | None] = field(default_factory=dict)
     exchange: str | None = None
+    hard: str | None = None
 
     def __repr__(self) -> str:
         return f"{self.head}\n{table(OTHERS, self.rows)}"
@@ -125,8 +132,8 @@ class Explanation:
     @property
     def head(self) -> str:
         expected = f"; {self.expected(self.backend)}" if self.seconds.get(self.backend) else ""
-        exchanged = f"\n   {self.exchange}" if self.exchange else ""
-        return f"{self.problem.describe()}\n-> {self.backend}: {self.why}{expected}{exchanged}"
+        more = "".join(f"\n   {line}" for line in (self.hard, self.exchange) if line)
+        return f"{self.problem.describe()}\n-> {self.backend}: {self.why}{expected}{more}"
 
     @property
     def rows(self) -> list[tuple[str, str]]:
@@ -144,6 +151,17 @@ class Explanation:
 def format_time(seconds: float) -> str:
     unit, scale = next((pair for pair in (("s", 1.0), ("ms", 1e-3)) if seconds >= pair[1]), ("us", 1e-6))
     return f"{seconds / scale:.3g} {unit}"
+
+
+def leaves_hard(problem: Problem, masked: bool) -> bool:
+    """Whether systems of a problem that have no certificate are left to chunks in lanes."""
+    if problem.verb != "solve" or problem.library not in EAGER or problem.symbolic:
+        return False
+    rows, systems, inner = sizes(problem)
+    if masked and inner > 1:
+        return False
+    usual = problem.pivoting == "auto" and not problem.periodic and not problem.shared
+    return usual and few_or_long(rows, systems, np.dtype(problem.dtype))
 
 
 def name_of(verb: Any) -> str:
@@ -168,7 +186,8 @@ def explain(verb: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explan
         ``backend``, ``why``, ``others`` (the sentence that excludes each other backend, None where it could run too),
         ``seconds`` (what those that can run it are expected to take, None where that has not been measured; rough
         where it is far more than the choice takes: what is far slower was measured at few points), ``exchange`` (where
-        the system axis of JAX arrays lies on several devices: what these exchange; else None).
+        the system axis of JAX arrays lies on several devices: what these exchange; else None), ``hard`` (where another
+        kernel than that of the backend solves systems that need pivoting: which; else None).
 
     Raises
     ------
@@ -202,4 +221,5 @@ def explain(verb: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explan
     others = {entry.name: entry.why_not(problem) for entry in BACKENDS.values() if entry is not chosen}
     seconds = {one.name: seconds for one, seconds in eligible(problem)}
     exchange = split.exchange_of(problem.verb, arguments, problem, chosen.name, bool(given.get("transpose")))
-    return Explanation(chosen.name, why, problem, others, seconds, exchange)
+    hard = HARD if chosen.name == LEAVES_HARD and leaves_hard(problem, given.get("where") is not None) else None
+    return Explanation(chosen.name, why, problem, others, seconds, exchange, hard)

@@ -22,6 +22,8 @@ LOW: dict[str, tuple[int, ...]] = {
     "CACHES": (0, 0, 4096),
     "SCRATCH": (4096, 32768),
     "FEWEST_ROWS": (1, 2, 3, 8, 16, 64),
+    "CHUNK_OF_HARD": (1, 4),
+    "LONG_HARD": (1, 64),
     "STRETCH": (64, 128, 512),
     "LONG_STRETCH": (128, 1024),
     "STREAMS": (0, 2, 5),

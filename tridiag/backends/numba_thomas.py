@@ -18,18 +18,22 @@ import numpy as np
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.kernels.jobs import matrices, products
 from tridiag.kernels.jobs.batches import LINE, contiguous, is_packed, packed
+from tridiag.kernels.jobs.job import Job
 from tridiag.kernels.jobs.systems import (
     FEWEST_MATRICES,
     SCRATCH,
     WORTH_A_THREAD,
     granted,
     lanes_of,
+    leaves_hard,
+    leaving_hard,
     make_job,
     restored,
     threads,
     worth_threads,
 )
 from tridiag.kernels.jobs.words import systems as J
+from tridiag.kernels.on_demand import word_of
 from tridiag.kernels.runtime.python_call import check
 from tridiag.kernels.table import Call, call_of
 from tridiag.libraries.arrays import library_of
@@ -61,7 +65,15 @@ def call_for(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, A
 
     A function of a, b, c, where, d, x, and what else has a pointer.
     """
+    if not flags:
+        return call_of(make_solving_job, form, shapes, strides, dtypes, granted(form))
     return call_of(make_job, form, shapes, strides, dtypes, flags, granted(form))
+
+
+def make_solving_job(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, Any], workers: int) -> Job:
+    """`make_job` of a solve, where the kernel for hard systems may be another one."""
+    job, dtype = make_job(form, shapes, strides, dtypes, 0, workers), np.dtype(dtypes[0])
+    return leaving_hard(job, word_of("partition", dtype.name), workers) if leaves_hard(job, form, dtype) else job
 
 
 def extents(operands: Sequence[Any]) -> tuple[Extents, Extents]:

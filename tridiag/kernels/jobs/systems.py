@@ -51,6 +51,10 @@ BLOCK_ROW = 3  # times the rows of a block: unknowns of tridiagonal systems that
 # ones so few, of so few rows, or of so few rows of them all
 FEW_GROUPS, SMALL_ROWS = 2, 512
 FEW_SYSTEMS, LONGEST, SMALL = 2, 2048, 256
+# of hard systems that are left to `tridiag.kernels.partition`: the fewest rows of each lane, a chunk of it; and so many
+# times the square of how many systems a group has, so that one after another they take no longer than side by side; or,
+# however many there are, more than stay in cache with all that is kept of a group
+CHUNK_OF_HARD, ROWS_OF_HARD, LONG_HARD = 32, 8, 512
 SHORT = 16_384  # unknowns of systems of few rows, end to end, that are sorted in registers: what is kept stays in cache
 LONGEST_MATRIX = 2**24  # rows of determinants that are found in turn, in some hundredths of a second
 PROMISES = {False: J.PLAIN, True: J.PIVOTED, "auto": J.AUTO}
@@ -376,6 +380,31 @@ def adjoint_of(job: Job) -> Job:
     """The job of the backward pass (`tridiag.kernels.thomas.adjoint`) of the solve of a job."""
     family, *rest = job.kernel
     return job._replace(kernel=(f"{family}_adjoint", *rest))
+
+
+def leaves_hard(job: Job, form: Form, dtype: np.dtype[Any]) -> bool:
+    """Whether systems of a solve without certificate are to be solved by `tridiag.kernels.partition`."""
+    if job.kernel[-1] not in ("rows", "masked_rows", "interleaved") or form.pivoting != "auto":
+        return False
+    return few_or_long(form.n, int(J.Systems.view(job.words).matrices), dtype)
+
+
+def few_or_long(n: int, systems: int, dtype: np.dtype[Any]) -> bool:
+    """Whether hard systems of n rows go to chunks in lanes.
+
+    Of few systems one in each lane would leave most lanes empty, and of long ones no cache would hold what is kept.
+    """
+    lanes = lanes_of(dtype)
+    of_a_group = -(-systems // max(1, -(-systems // lanes)))
+    return dtype.kind == "f" and n > lanes * max(CHUNK_OF_HARD, min(LONG_HARD, ROWS_OF_HARD * of_a_group**2))
+
+
+def leaving_hard(job: Job, word: int, workers: int) -> Job:
+    """A job whose systems without certificate are solved by the kernel whose address is in a word."""
+    words = job.words.copy()
+    words[J.Systems.hard.word], words[J.Systems.hard_helpers.word] = word, workers - 1 - job.helpers
+    words.flags.writeable = False
+    return job._replace(words=words)
 
 
 def make_partition_job(form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], workers: int) -> Job:

@@ -24,6 +24,7 @@ from tridiag.kernels.simd.vector import ONCE, OPTIONS
 
 BURN = 32  # rows after which to look whether the ends of a chunk still feel each other
 COPIED = 4096  # rows that a thread copies at a time
+TOGETHER = 256  # rows of neighbours that are copied while their lines are in the first cache
 
 
 @njit(**OPTIONS)
@@ -108,23 +109,41 @@ def solve_block_pivoted(zero, plan, room, block):
 
 @njit(**ONCE)
 def copy_rows(zero, plan, first, last):
-    """Rows of a, b, c and d to their copies, which are contiguous."""
-    side = bytes_of(zero, ())
-    for operand in (P.A, P.B, P.C, P.D):
-        target = plan.copy[operand]
-        if target != 0:
-            for i in range(first, last):
-                store(target + i * side, P.inner(zero, plan, operand, i))
+    """Rows of a, b, c and d to their copies, which are contiguous; those of neighbours while they are in cache."""
+    for low in range(first, last, TOGETHER):
+        for operand in (P.A, P.B, P.C, P.D):
+            for k in range(plan.several if plan.copy[operand] != 0 else 0):
+                if plan.marks >> k & 1:
+                    copy_operand(zero, plan, operand, k, low, min(low + TOGETHER, last))
+
+
+@njit(**ONCE)
+def copy_operand(zero, plan, operand, k, first, last):
+    """Rows of an operand of the neighbour k; zero for what would couple a row with none: it may lie outside."""
+    side, target = bytes_of(zero, ()), plan.copy[operand] + k * plan.apart
+    source, stride = plan.address[operand] + k * plan.across[operand], plan.stride[operand]
+    if operand == P.A and first == 0:
+        store(target, zero)
+        first += 1
+    if operand == P.C and last == plan.rows:
+        last -= 1
+        store(target + last * side, zero)
+    for i in range(first, last):
+        store(target + i * side, load(source + i * stride, zero))
 
 
 @njit(**ONCE)
 def store_rows(zero, plan, first, last):
     """Rows of the solution to where they belong; those that are taken out are zero."""
-    source, stride = plan.copy[P.X], bytes_of(zero, ())
+    source, stride, target, step = plan.copy[P.X], bytes_of(zero, ()), plan.address[P.X], plan.stride[P.X]
     if source == 0:
-        source, stride = plan.address[P.X], plan.stride[P.X]
-    for i in range(first, last):
-        P.set_solution(zero, plan, i, load(source + i * stride, zero) if is_kept(plan, i) else zero)
+        source, stride = target, step
+    for low in range(first, last, TOGETHER):
+        for k in range(plan.several):
+            at, to = source + k * plan.apart, target + k * plan.across[P.X]
+            if plan.marks >> k & 1:
+                for i in range(low, min(low + TOGETHER, last)):
+                    store(to + i * step, load(at + i * stride, zero) if is_kept(plan, i) else zero)
 
 
 @njit(**OPTIONS)

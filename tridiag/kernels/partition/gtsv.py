@@ -29,6 +29,7 @@ from tridiag.kernels.partition.state import (
     STEPS,
     bytes_of,
     cut,
+    entry_of,
     is_kept,
     limits,
     not_a_number,
@@ -51,6 +52,10 @@ NO_MEMORY, UNSURE = -1, -2  # for a status
 
 @njit(**OPTIONS)
 def row_of(zero, plan, i):
+    if plan.masked == 0:
+        below = entry_of(zero, plan, P.A, i) if i > 0 else zero
+        above = entry_of(zero, plan, P.C, i) if i < plan.rows - 1 else zero
+        return below, entry_of(zero, plan, P.B, i), above
     return cut(zero, plan, P.A, i), cut(zero, plan, P.B, i), cut(zero, plan, P.C, i)
 
 
@@ -64,12 +69,12 @@ def column(zero, plan, carried, i, right, pivoting):
     """Eliminate column i - 1 with row i: the new carried row and the pivot row (q0, q1, q2 | q)."""
     p0, p1, r = carried
     a, b, c = row_of(zero, plan, i)
-    if pivoting and size(a) > size(p0):
-        multiplier = quotient(p0, a)
-        carried, row = (p1 - multiplier * b, -(multiplier * c), r - multiplier * right), (a, b, c, right)
-    else:
-        multiplier = quotient(a, p0)
-        carried, row = (b - multiplier * p1, c, right - multiplier * r), (p0, p1, zero, r)
+    swap = pivoting and size(a) > size(p0)
+    pivot, upper, second, side = (a, b, c, right) if swap else (p0, p1, zero, r)
+    other, diagonal, rest = (p0, p1, r) if swap else (a, b, right)
+    multiplier = quotient(other, pivot)  # by selects: which row it is nothing foretells
+    carried = diagonal - multiplier * upper, -(multiplier * c) if swap else c, rest - multiplier * side
+    row = pivot, upper, second, side
     if not is_kept(plan, i):
         carried = unit(zero), zero, zero
     if pivoting and b - b == 0 and carried[0] - carried[0] != 0:  # it overflowed

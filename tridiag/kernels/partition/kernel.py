@@ -36,6 +36,7 @@ from tridiag.kernels.partition.state import (
 )
 from tridiag.kernels.runtime.system import fresh
 from tridiag.kernels.runtime.threads import beginning, finish, start
+from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.functions import definition
 from tridiag.kernels.simd.interrupts import PIECE, stopping, stopping_at
 from tridiag.kernels.simd.memory import (
@@ -46,11 +47,12 @@ from tridiag.kernels.simd.memory import (
     load,
     set_half_word,
     store,
+    word,
 )
 from tridiag.kernels.simd.records import RecordAt, address_of
 from tridiag.kernels.simd.vector import LINE, ONCE, OPTIONS
 
-MOST_ROWS, FEWEST_ROWS = 1016, 48  # of a chunk: with all fields of the former a block of lanes fits in a core's L2
+MOST_ROWS, FEWEST_ROWS = 1016, 32  # of a chunk: with all fields of the former a block of lanes fits in a core's L2
 ENOUGH_ROWS, BLOCKS_AT_LEAST = 256, 16  # longer chunks only where there are so many blocks
 ROWS_OF_A_BLOCK = 64  # which, one by one, take as long as a block's separators
 RUNS = 8  # of blocks that a thread claims: a block that follows another finds its lines asked for
@@ -104,8 +106,7 @@ def solve_system(zero, plan, helpers):
         plan.masked = 0
     blocks, masked, cut_here = plan.blocks, plan.masked, False
     target, stride = plan.address[P.X], plan.stride[P.X]
-    copies = copy_operands(zero, plan, helpers)
-    if copies == NO_MEMORY:
+    if not copy_operands(zero, plan, helpers):
         return NO_MEMORY
     if blocks == 0:
         status = SOLVE_SEQUENTIALLY(zero, (plan,))
@@ -117,7 +118,6 @@ def solve_system(zero, plan, helpers):
         plan.stride[P.X] = stride
         if plan.copy[P.X] or (cut_here and status == 0):
             RUN_PHASE(zero, (plan, P.SCATTER, helpers))
-    free(copies)
     free(plan.cut)
     return status
 
@@ -142,27 +142,55 @@ def wants_copy(zero, plan, operand):
 
 
 @njit(**OPTIONS)
-def copy_operands(zero, plan, helpers):
-    """Copies of operands in place of those that are wanted so; the address of their memory, or 0."""
-    size, memory, count = plan.rows * bytes_of(zero, ()), 0, 0
-    for operand in range(P.A, P.X + 1):
-        count += wants_copy(zero, plan, operand)
-    if count > 0:
-        memory = fresh(count * size)
-        if memory == 0:
-            return NO_MEMORY
-    at = memory
+def place_copies(zero, plan, memory):
+    """Where copies of operands of one system, or of several neighbours, begin in some memory; their bytes."""
+    at, size = memory, plan.several * plan.apart
     for operand in range(P.A, P.X + 1):
         wanted = wants_copy(zero, plan, operand)
         plan.copy[operand] = at if wanted else 0
         at += size if wanted else 0
-    if count > 0:
-        RUN_PHASE(zero, (plan, P.GATHER, helpers))
+    return at - memory
+
+
+@njit(**OPTIONS)
+def point_at_copies(zero, plan, k):
+    """Copies in place of the operands, those of the neighbour k."""
     for operand in range(P.A, P.X + 1):
         if plan.copy[operand]:
-            plan.address[operand] = plan.copy[operand]
+            plan.address[operand] = plan.copy[operand] + k * plan.apart
             plan.stride[operand] = bytes_of(zero, ())
+
+
+@njit(**OPTIONS)
+def spare_memory(plan, size):
+    """Memory for so many bytes of copies, or 0."""
+    if size > plan.spare_size:
+        free(plan.spare)
+        plan.spare = fresh(size)
+        plan.spare_size = size if plan.spare != 0 else 0
+    return plan.spare
+
+
+@njit(**OPTIONS)
+def make_copies(zero, plan, helpers):
+    """Copies of operands that are wanted so; the address of their memory, or 0."""
+    size, memory = place_copies(zero, plan, 0 * plan.rows), 0
+    if size > 0:
+        memory = spare_memory(plan, size)
+        if memory == 0:
+            return NO_MEMORY
+        place_copies(zero, plan, memory)
+        RUN_PHASE(zero, (plan, P.GATHER, helpers))
     return memory
+
+
+@njit(**OPTIONS)
+def copy_operands(zero, plan, helpers):
+    """Copies of operands in place of those that are wanted so; False where there is no memory."""
+    if make_copies(zero, plan, helpers) == NO_MEMORY:
+        return False
+    point_at_copies(zero, plan, 0 * plan.rows)
+    return True
 
 
 @njit(**OPTIONS)
@@ -260,29 +288,115 @@ def allocate_workspace(zero, job, helpers):
     if address_of(plan) != 0:
         plan.room_size = room
         plan.blocks, plan.height, plan.rows, plan.tail = blocks, rows, n, tail
+        plan.several, plan.apart, plan.marks, plan.spare, plan.spare_size = 1, n * side, 1, 0, 0
         plan.promise, plan.run = job.promise, max(1, blocks // (RUNS * (helpers + 1)))
     return plan
+
+
+@njit(**ONCE)
+def neighbours_of(zero, job):
+    """How many systems lie side by side, and how many of these are copied together, as they share lines of memory.
+
+    Of systems that are read where they lie, and of masked ones, each is by itself.
+    """
+    axes, side = job.matrix_axes, bytes_of(zero, ())
+    last = J.AXES + J.AXIS_WORDS * (axes - 1)
+    if axes == 0 or job.right_sides != 1 or job.flags & J.MASKED or job.strides[P.X] == side:
+        return 1, 1
+    if field(job, last + 1 + P.X) != side or job.rows <= FEWEST_ROWS * lanes_of(zero, ()):
+        return 1, 1
+    return field(job, last), LINE // side
+
+
+@njit(**OPTIONS)
+def count_items(zero, job):
+    """How many systems, or neighbours together, there are for threads to claim."""
+    length, together = neighbours_of(zero, job)
+    return job.matrices * job.right_sides // length * ((length + together - 1) // together)
+
+
+@njit(**OPTIONS)
+def is_marked(job, matrix):
+    """Whether a system is to be solved here: `tridiag.kernels.thomas` has solved some, where it left others."""
+    if job.good != 0:
+        words, lane = (job.abreast + job.group - 1) // job.group, matrix % job.abreast
+        if word(job.good + 8 * (matrix // job.abreast * words + lane // job.group)) >> lane % job.group & 1:
+            return False
+    if job.marks != 0 and load(job.marks + matrix, types.uint8(0)) == 0:
+        return False
+    return job.doubts == 0 or load(job.doubts + matrix, types.uint8(0)) != 0
+
+
+@njit(**ONCE)
+def solve_one(zero, plan, job, system, memory, k, helpers):
+    """One system; with ``memory`` its copies there are those of the neighbour k of some."""
+    count = job.right_sides
+    plan.masked, plan.cut = job.flags & J.MASKED, 0
+    find(zero, plan, job, system // count, system % count)
+    if memory != 0:
+        place_copies(zero, plan, memory)
+        point_at_copies(zero, plan, k)
+    several, marks = plan.several, plan.marks
+    plan.several, plan.marks = 1, 1
+    status = SOLVE_SYSTEM(zero, (plan, helpers))
+    plan.several, plan.marks = several, marks
+    if status == NO_MEMORY:
+        job.next = STOP
+    elif status != 0:
+        job.broken = 1
+        if job.status != 0:
+            set_half_word(job.status + 4 * (system // count), types.int32(status))
+
+
+@njit(**ONCE)
+def copy_neighbours(zero, plan, job, first, some, helpers):
+    """Copies of the operands of some neighbours; the address of their memory, or 0 where there is none."""
+    find(zero, plan, job, first + 1, 0 * first)
+    for k in range(6):
+        plan.across[k] = plan.address[k]
+    find(zero, plan, job, first, 0 * first)
+    for k in range(6):
+        plan.across[k] -= plan.address[k]
+    plan.several, plan.marks = some, 0
+    for k in range(some):
+        plan.marks |= is_marked(job, first + k) << k
+    memory = make_copies(zero, plan, helpers)
+    if memory != NO_MEMORY and memory != 0:
+        return memory
+    plan.several, plan.marks = 1, 1
+    return 0 * memory
+
+
+@njit(**OPTIONS)
+def solve_neighbours(zero, plan, job, first, some, helpers):
+    """Some systems side by side, copied together if there are several to be solved."""
+    count, several = job.right_sides, 0
+    for k in range(some):
+        several += is_marked(job, (first + k) // count)
+    memory = copy_neighbours(zero, plan, job, first, some, helpers) if several > 1 else 0
+    for k in range(some):
+        if is_marked(job, (first + k) // count) and not stopping():
+            solve_one(zero, plan, job, first + k, memory, k, helpers)
+    if memory != 0:
+        find(zero, plan, job, first, 0 * first)
+        place_copies(zero, plan, memory)
+        RUN_PHASE(zero, (plan, P.SCATTER, helpers))
+        plan.several, plan.marks = 1, 1
 
 
 @njit(**OPTIONS)
 def serve(job, zero):
     """Claim systems until none is left; called by every thread of a job."""
-    helpers, count = job.helpers, job.right_sides
-    plan = allocate_workspace(zero, job, helpers)
+    helpers, (length, together) = job.helpers, neighbours_of(zero, job)
+    plan, parts = allocate_workspace(zero, job, helpers), (length + together - 1) // together
     while address_of(plan) != 0 and not stopping():
         item = fetch_add(job.addresses.next, 1)
         if item < 0 or item >= job.items:
             break
-        plan.masked, plan.cut = job.flags & J.MASKED, 0
-        find(zero, plan, job, item // count, item % count)
-        status = SOLVE_SYSTEM(zero, (plan, helpers))
-        if status == NO_MEMORY:
-            job.next = STOP
-        elif status != 0:
-            job.broken = 1
-            if job.status != 0:
-                set_half_word(job.status + 4 * (item // count), types.int32(status))
+        place = item % parts * together
+        solve_neighbours(zero, plan, job, item // parts * length + place, min(together, length - place), helpers)
     if address_of(plan) != 0:
+        free(plan.spare)
         P.free_plan(plan)
 
 
@@ -295,11 +409,11 @@ def solve_all(job, zero):
 
     Few are split too where they have too few blocks for all threads: the threads then pass over fewer in turn.
     """
-    helpers, systems, rows = job.helpers, job.matrices * job.right_sides, chunk_rows_for(zero, job.rows)
+    helpers, systems, rows = job.helpers, count_items(zero, job), chunk_rows_for(zero, job.rows)
     threads, blocks = helpers + 1, 1 + job.rows // (rows * lanes_of(zero, ()))
     split, in_turn = (systems + helpers) // threads * blocks, (blocks + helpers) // threads * systems
     outer = min(helpers, systems - 1) if systems >= 2 * threads or split < in_turn else 0
-    job.items = systems
+    job.next, job.items = 0, systems
     job.helpers = (helpers - outer) // (outer + 1)
     handles = start(serve_task(zero), address_of(job), outer, 0)
     call(serve_task(zero), (job,))

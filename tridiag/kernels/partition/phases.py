@@ -104,8 +104,11 @@ def solve_plainly(zero, plan, helpers):
 @njit(**OPTIONS)
 def repair(zero, plan, helpers):
     """Correct bad rows where that takes no more than some rows around them; whether all are good then."""
+    before = 0
     for size in WINDOWS:
-        dropped = 1
+        if R.beyond_windows(zero, plan, before):
+            return False
+        before, dropped = size, 1
         while dropped > 0 and size + 2 <= plan.rows:
             if R.all_good(zero, plan):
                 return True

@@ -190,6 +190,19 @@ def choose_windows(zero, plan):
 
 
 @njit(**ONCE)
+def beyond_windows(zero, plan, size):
+    """Whether a row that is listed is in no window, or nearer to an end of the system than to those of one so large."""
+    height, end = line_height(zero, ()), plan.rows - 1
+    for block in range(plan.blocks + 1):
+        about = block_record(zero, (plan, block))
+        for k in range(min(about.bad, P.MOST_LISTED)):
+            row = about.listed[k]
+            if row < max(1, (size - height) // 2) or row + max(height, (size + height) // 2) > end:
+                return True
+    return False
+
+
+@njit(**ONCE)
 def drop_repaired(zero, plan):
     """Take the rows of good windows from the lists; how many."""
     size, window, count, dropped = plan.window, plan.windows, plan.count, 0

@@ -48,6 +48,10 @@ class Plan(Workspace):
     # number for all rows; a copy of it, or 0
     address, stride, lines, step, copy = Words(6), Words(6), Words(6), Words(6), Words(6)
     cut = Word()  # copies without the rows that are taken out, or 0
+    # of neighbours that are copied together: how many; the bytes from one to the next, and of their copies; a bit for
+    # each that is to be solved
+    several, across, apart, marks = Word(), Words(6), Word(), Word()
+    spare, spare_size = Word(), Word()  # memory for copies, of this system or the next ones
 
 
 # The planes, each a row of lanes a block. Plain: x_last = LAST + LAST_BEFORE x_before - LAST_OWN x_own and

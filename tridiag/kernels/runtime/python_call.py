@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -27,6 +28,7 @@ BEFORE_JOB = 64  # bytes before a job, for what a call keeps there (`python_entr
 LISTEN = 50_000_000  # nanoseconds after which the main thread runs the handlers of signals, during a call
 
 Thing = TypeVar("Thing")
+raised = threading.local()  # ``error``: what the latest first call of a kernel raised in a thread (`kernels.on_demand`)
 
 
 class Method(ctypes.Structure):
@@ -71,5 +73,8 @@ def function(kernel: int, words: Any, helpers: int, unknowns: int) -> Callable[.
 def check(result: int) -> bool:
     """Whether elimination met a zero pivot in some system."""
     if result == NO_MEMORY:
+        error, raised.error = getattr(raised, "error", None), None
+        if error is not None:
+            raise error
         raise MemoryError("no memory for the rows that the elimination keeps; solve fewer or shorter systems at a time")
     return result == BROKEN

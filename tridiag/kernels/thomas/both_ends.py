@@ -4,7 +4,9 @@ A row waits for the one before it, a division and three more operations long. Th
 each other, so two of them are eliminated in the time of one. It is the elimination of a matrix whose rows and columns
 are in another order: what the certificate says is the same. Nothing is bound, claimed or copied, so that a small call
 costs little beside its arithmetic. Where some system has no certificate the kernel solves them all, and the others are
-then given what they have found here: what a system is does not depend on its neighbours.
+then given what they have found here: what a system is does not depend on its neighbours. Or these are solved here and
+the hard ones are left to another kernel, which has chunks of them in its lanes where one system each would leave most
+lanes empty.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from tridiag.kernels.thomas.short_systems import eliminate_short, in_vectors, pu
 from tridiag.kernels.thomas.sweeps import ROWS_PLAIN
 
 JOB = RecordAt(Systems)
+UNSOLVED, SOLVED, LEFT = range(3)  # what a trial says of a job; LEFT: hard systems are left to another kernel
 
 
 class Ends(Workspace):
@@ -126,31 +129,33 @@ def substitute_neighbours(zero, job, ends, width, sizes, up, more):
         up(zero, (*bands, job.rows, *places_behind(zero, job, ends, first, sizes)))
 
 
-def trial(sizes_of: Any, allocate: Any, give_back: Any, eliminate: Any, substitute: Any) -> Any:
-    """(job, zero): whether this was the job of a schedule and all systems are solved; certified ones wait else.
+def trial(sizes_of: Any, width_of: Any, allocate: Any, give_back: Any, eliminate: Any, substitute: Any) -> Any:
+    """(job, zero): SOLVED where this was the job of a schedule; else LEFT or UNSOLVED, and certified systems wait.
 
-    ``allocate`` (zero, job, bytes kept, bytes of good lanes), ``eliminate`` (zero, job, ends) -> ALL, SOME or 0.
+    ``allocate`` (zero, job, bytes kept, bytes of good lanes), ``eliminate`` (zero, job, ends) -> ALL, SOME or 0;
+    ``width_of`` (zero, job): the systems of which a word of good lanes is.
     """
 
     @njit(**OPTIONS)
     def eliminate_from_both_ends(job, zero):
         if job.abreast == 0 or parts_of(zero, ()) != 1:
-            return types.int64(0)
+            return types.int64(UNSOLVED)
         times = job.matrices // job.abreast
         (size, goods), (kept, good) = sizes_of(zero, job), begin_of_neighbours(zero, job)
         ends = allocate(zero, job, kept + times * size, good + times * goods)
         if address_of(ends) == 0:
-            return types.int64(0)
+            return types.int64(UNSOLVED)
         found = eliminate(zero, job, ends)
         if found == 0:
             give_back(ends)
-            return types.int64(0)
+            return types.int64(LEFT if job.hard != 0 else UNSOLVED)
         job.ends = address_of(ends)
         if found == SOME:
-            return types.int64(0)
+            job.good, job.good_words, job.group = ends.good, (good + times * goods) // 8, width_of(zero, job)
+            return types.int64(LEFT if job.hard != 0 else UNSOLVED)
         substitute(job, zero)
         job.next = job.items
-        return types.int64(1)
+        return types.int64(SOLVED)
 
     return eliminate_from_both_ends
 
@@ -205,6 +210,6 @@ def leave_out(zero, job, ends):
             set_word(place, word(place) & ~(1 << k % width))
 
 
-FROM_BOTH_ENDS = trial(sizes_of, allocate_ends, give_back, eliminate_all, substitute_both_ways)
+FROM_BOTH_ENDS = trial(sizes_of, width_of, allocate_ends, give_back, eliminate_all, substitute_both_ways)
 BOTH_ENDS = c_function(FROM_BOTH_ENDS, "tridiag_both_ends", result=types.int64, first=JOB)
 SUBSTITUTE_ENDS = c_function(substitute_both_ways, "tridiag_substitute_ends", first=JOB)

@@ -13,7 +13,7 @@ from tridiag.kernels.access.bind import offset, operand_of
 from tridiag.kernels.access.operands import bind, bytes_of_real, bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, OPERANDS, X_
-from tridiag.kernels.simd.memory import set_word, word
+from tridiag.kernels.simd.memory import set_byte, set_word, word
 from tridiag.kernels.simd.vector import LINE, OPTIONS
 from tridiag.kernels.thomas.bind import read_mask
 from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_VERIFIED
@@ -54,6 +54,17 @@ def put_off(systems, first, lanes):
         if lanes >> lane & 1:
             append(systems, first + lane)
         lane += 1
+
+
+@njit(**OPTIONS)
+def mark(job, first, lanes):
+    """Mark some lanes of a group of systems first, first + 1, ... for another kernel."""
+    lane = 0
+    while lanes >> lane:
+        if lanes >> lane & 1:
+            set_byte(job.marks + first + lane, 1)
+        lane += 1
+    job.marked = 1
 
 
 @njit(**OPTIONS)

@@ -57,7 +57,7 @@ def solve_interleaved(zero, job, worker, first, groups):
         else:
             SUBSTITUTE_INTERLEAVED(zero, words)
         return
-    wait = may_wait(job) and verifiable(zero, job)
+    wait = job.marks == 0 and may_wait(job) and verifiable(zero, job)
     for group in range(groups):
         at, here, found = first + group * lanes, y + step + ROWS_PLAIN * group * row, good + 8 * group
         given_up = hopeless(zero, job, found, lanes)

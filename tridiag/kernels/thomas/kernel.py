@@ -2,7 +2,7 @@
 
 A group is a vector of systems, one in each lane; a tile is one group, or several that lie side by side in memory, the
 whole ones where the cache lines of the solution begin. c' and y' of all its rows stay in cache. Lanes without
-certificate are eliminated again with pivoting, and refined.
+certificate are eliminated again with pivoting, and refined, or left to another kernel.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from numba import cfunc, njit, types
 
 from tridiag.kernels.access.operands import bytes_of_real, lanes_of, parts_of
 from tridiag.kernels.jobs.words import systems as J
-from tridiag.kernels.jobs.words.systems import Systems
+from tridiag.kernels.jobs.words.systems import D_, X_, Systems
 from tridiag.kernels.runtime.system import fresh
 from tridiag.kernels.runtime.threads import beginning, job_at, runner, task_runner
 from tridiag.kernels.runtime.work_items import items, part_of_item, report, reports
 from tridiag.kernels.simd.functions import definition
-from tridiag.kernels.simd.memory import c_function, call, flush, load
+from tridiag.kernels.simd.memory import c_function, call, calloc, flush, free, load, set_word, word
 from tridiag.kernels.simd.records import RecordAt, address_of, at
 from tridiag.kernels.simd.vector import ONCE, OPTIONS
-from tridiag.kernels.thomas.both_ends import BOTH_ENDS, SUBSTITUTE_ENDS
+from tridiag.kernels.thomas.both_ends import BOTH_ENDS, LEFT, SOLVED, SUBSTITUTE_ENDS
 from tridiag.kernels.thomas.deferred import CATCH_UP, some_wait
 from tridiag.kernels.thomas.few_sides import FEW_SIDES
 from tridiag.kernels.thomas.gathered import solve_gathered
@@ -245,17 +245,38 @@ def build(dtype: str, kernel: str):
 
 
 def runner_or_both_ends(zero, task, eliminate, substitute):
-    """`runner`, before which jobs of `tridiag.kernels.thomas.both_ends`, or `masked_ends`, are tried there."""
+    """`runner`, before which jobs of `tridiag.kernels.thomas.both_ends`, or `masked_ends`, are tried there.
+
+    Behind it hard systems that are marked, or that were found there, are left to the kernel for them; where the word
+    with its address is another one then, that was compiled meanwhile. In place, certified systems take the memory of
+    hard ones' right sides, which so are not marked.
+    """
     define = definition(eliminate, substitute, task)
 
     def run(job, helpers):
         define(zero)
-        if call(eliminate(zero), (job,)) == 0:
+        found, about = call(eliminate(zero), (job,)), systems_at(job)
+        if found == SOLVED:
+            return
+        left = found == LEFT
+        if not left:
+            if about.hard != 0 and about.pointers[D_] != about.pointers[X_]:
+                about.marks = calloc(types.uint64(about.matrices), types.uint64(1))
             call(beginning(zero), (job, helpers))
-            job_at(job).task = task(zero)
+            about.task = task(zero)
             call(task_runner(zero), (job,))
-            if systems_at(job).ends != 0:
-                call(substitute(zero), (job,))
+            left = about.marked != 0 and about.next >= about.items
+        if left:
+            function, more = word(about.hard), helpers + about.hard_helpers
+            about.next = 0
+            call(function, (job, more))
+            if word(about.hard) != function:
+                call(word(about.hard), (job, more))
+            for k in range(about.good_words if about.next < about.items else 0):
+                set_word(about.good + 8 * k, 0)  # the kernel was not to be had: nothing is stored
+        if about.ends != 0:
+            call(substitute(zero), (job,))
+        free(about.marks)
 
     return cfunc(types.void(types.int64, types.int64), error_model="numpy")(run)
 

@@ -50,6 +50,11 @@ def sizes_of(zero, job):
 
 
 @njit(**OPTIONS)
+def pair(zero, job):
+    return PAIR
+
+
+@njit(**OPTIONS)
 def masks_of_pairs(zero, job, first):
     return band_words(zero, job, WHERE_, 0, first, 1)
 
@@ -82,6 +87,6 @@ def substitute_both_ways(job, zero):
     report(job, 0, job.matrices)
 
 
-FROM_BOTH_ENDS = trial(sizes_of, allocate_ends, give_back, eliminate_all, substitute_both_ways)
+FROM_BOTH_ENDS = trial(sizes_of, pair, allocate_ends, give_back, eliminate_all, substitute_both_ways)
 MASKED_ENDS = c_function(FROM_BOTH_ENDS, "tridiag_masked_ends", result=types.int64, first=JOB)
 SUBSTITUTE_MASKED_ENDS = c_function(substitute_both_ways, "tridiag_substitute_masked_ends", first=JOB)

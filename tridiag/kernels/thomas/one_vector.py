@@ -14,7 +14,7 @@ from tridiag.kernels.simd.memory import set_word, variable, word
 from tridiag.kernels.simd.vector import ONCE, OPTIONS
 from tridiag.kernels.thomas.bands import moved_operands, straight, views_of_block
 from tridiag.kernels.thomas.bind import bind_next, mask_view
-from tridiag.kernels.thomas.deferred import may_wait, put_off, verifiable
+from tridiag.kernels.thomas.deferred import mark, may_wait, put_off, verifiable
 from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_VERIFIED
 from tridiag.kernels.thomas.refine import FINISH_GROUP, hopeless, store_solution, uncertified_lanes
 from tridiag.kernels.thomas.sweeps import (
@@ -66,12 +66,16 @@ def solve_bound(zero, job, worker, first, used, follows, rows_of, eliminate, sub
 
 @njit(**OPTIONS)
 def settle_group(zero, job, worker, first, used, good, source, step):
-    """The solution of a group to memory, from ``source``; lanes without certificate wait, if that is worth while."""
+    """The solution of a group to memory, from ``source``; lanes without certificate wait, or are left to others."""
     if stopping():
         return
     uncertified = uncertified_lanes(zero, job, word(good), used)
     whole, verified = uncertified == (1 << used) - 1, verifiable(zero, job)
-    if not may_wait(job) or (whole and not verified):
+    if job.marks != 0:
+        if not whole:
+            store_solution(zero, job, worker, source, step, used, 0)
+        mark(job, first, uncertified)
+    elif not may_wait(job) or (whole and not verified):
         FINISH_GROUP(zero, (job, worker, first, used, good, source, step))
     elif whole and job.interleaved == 0:
         put_off(worker.unrefined, first, uncertified & ~EXCHANGE_VERIFIED(zero, (job, worker, used)))

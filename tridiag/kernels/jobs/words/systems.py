@@ -21,13 +21,19 @@ class Systems(Job):
     matrices, right_sides, chunks, shared, matrix_axes, right_axes = Word(), Word(), Word(), Word(), Word(), Word()
     interleaved, stretches, chunk = Word(), Word(), Word()  # ``chunk``: right sides in a chunk
     # of `tridiag.kernels.thomas.row_blocks`: blocks of rows, the spans of neighbours, groups of a span, rows of a
-    # chunk, those that it looks at beyond itself; the address of the records; whether no system agrees; a byte for each
-    # system that is to be solved again, and how many there are
+    # chunk, those that it looks at beyond itself; the address of the records; whether no system agrees; 0, or the
+    # address of a byte for each system, zero where it is solved; how many are not
     blocks, spans, span_groups, height, overlap = Word(), Word(), Word(), Word(), Word()
     records, hopeless, doubts, again = Word(), Word(), Word(), Word()
     # of `tridiag.kernels.thomas.both_ends`: systems along the last axis, or 0; what is kept of certified ones. The
     # former also of `tridiag.kernels.thomas.few_sides`: all of them
     abreast, ends = Word(), Word()
+    # the address of a word with that of the kernel to which systems without certificate are left, or 0; how many more
+    # threads it may have; a byte for each system, not zero where it is left, or 0, and whether any is
+    hard, hard_helpers, marks, marked = Word(), Word(), Word(), Word()
+    # of `tridiag.kernels.thomas.both_ends`: where words with the good lanes of groups are, or 0; how many; the systems
+    # of a group
+    good, good_words, group = Word(), Word(), Word()
 
 
 AXES = Systems.words
