@@ -95,6 +95,7 @@ LONG: dict[str, tuple[str, ...]] = {
         "test_the_short_way_is_as_good_as_the_long_one[scan, single]",
     ),
     "test_fast_path_torch.py": (
+        "test_the_short_way_is_as_good_as_the_long_one[complex sequences-",
         "test_the_short_way_is_as_good_as_the_long_one[factored, complex-",
         "test_the_short_way_is_as_good_as_the_long_one[single precision-",
         "test_the_short_way_is_taken[factored, complex]",
@@ -115,6 +116,7 @@ LONG: dict[str, tuple[str, ...]] = {
         "test_results_are_those_of_the_backend[f8-batch2-", "test_results_are_those_of_the_backend[f8-batch3-",
     ),
     "test_foreign.py": ("test_distributed_tensors", "test_subclasses_of_tensors_with_memory"),
+    "test_gathered_systems.py": ("test_right_sides_of_factors[float32]",),
     "test_gradients_jax.py": (
         "test_a_backend_may_compute_the_whole_rule_in_one_pass[numba_thomas-jax-{'transpose': True}]",
         "test_a_factorization_differentiates[jax_scan-jax]",
