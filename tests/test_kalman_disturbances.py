@@ -219,7 +219,7 @@ def test_gradients(library: str) -> None:
 
 def test_bad_input() -> None:
     """Covariances are named as the caller knows them."""
-    with pytest.raises(TypeError, match=r"disturbance_smoother also needs Q, R, m0, P0"):
+    with pytest.raises(TypeError, match=r"disturbance_smoother also needs Q, R"):
         kalman.disturbance_smoother(series(5, 1), F=np.eye(2), H=np.eye(1, 2))
     with pytest.raises(ValueError, match=r"R\[0, 0\] is -1; a variance is not negative"):
         kalman.disturbance_smoother(series(5, 1), **model(2, 1, R=-np.eye(1)))

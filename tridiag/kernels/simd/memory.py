@@ -200,5 +200,4 @@ def call(typing, function, integers):
 
 
 malloc = types.ExternalFunction("malloc", types.int64(types.uint64))
-calloc = types.ExternalFunction("calloc", types.int64(types.uint64, types.uint64))
 free = types.ExternalFunction("free", types.void(types.int64))

@@ -17,7 +17,7 @@ from tridiag.kernels.runtime.system import fresh
 from tridiag.kernels.runtime.threads import beginning, job_at, runner, task_runner
 from tridiag.kernels.runtime.work_items import items, part_of_item, report, reports
 from tridiag.kernels.simd.functions import definition
-from tridiag.kernels.simd.memory import c_function, call, calloc, flush, free, load, set_word, word
+from tridiag.kernels.simd.memory import c_function, call, flush, free, load, malloc, set_byte, set_word, word
 from tridiag.kernels.simd.records import RecordAt, address_of, at
 from tridiag.kernels.simd.vector import ONCE, OPTIONS
 from tridiag.kernels.thomas.both_ends import BOTH_ENDS, LEFT, SOLVED, SUBSTITUTE_ENDS
@@ -261,7 +261,9 @@ def runner_or_both_ends(zero, task, eliminate, substitute):
         left = found == LEFT
         if not left:
             if about.hard != 0 and about.pointers[D_] != about.pointers[X_]:
-                about.marks = calloc(types.uint64(about.matrices), types.uint64(1))
+                about.marks = malloc(types.uint64(about.matrices))
+            for k in range(about.matrices if about.marks != 0 else 0):
+                set_byte(about.marks + k, 0)
             call(beginning(zero), (job, helpers))
             about.task = task(zero)
             call(task_runner(zero), (job,))
