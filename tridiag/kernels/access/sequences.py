@@ -45,8 +45,8 @@ def one_run(code: Code, table: Value, start: Value, step: Value, used: Value) ->
     code.store_as(table, code.repeat(start, code.lanes) + places * code.repeat(step, code.lanes))
 
 
-def binder(operands: int) -> Any:
-    """What points the lanes of a worker at systems."""
+def binder(operands: int, given: bool = False) -> Any:
+    """What points the lanes of a worker at systems; ``given``: not at operands without an address."""
     (_, base), axes, in_one_run = places(operands), C.TABLE + 2 * operands, emitted(one_run)
 
     @njit(**OPTIONS)
@@ -58,6 +58,8 @@ def binder(operands: int) -> Any:
         for operand in range(operands):
             table, step = tables + TABLE * operand, field(job, inner + 1 + operand) if job.axes > 0 else 0
             lane, last = 0, 0
+            if given and job.pointers[operand] == 0:
+                continue
             if together:
                 in_one_run(zero, (table, base(job, operand, first), step, used))
                 continue

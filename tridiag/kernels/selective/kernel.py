@@ -43,7 +43,7 @@ class Room(Workspace):
 
 
 ARRAYS, allocate, free_workspace = workspace(Room, "states", "coefficients", "rows", "sums", "inputs", "sizes")
-bind, advance_any = binder(S.OPERANDS), by_number(ANY, 0)
+bind, advance_any = binder(S.OPERANDS, given=True), by_number(ANY, 0)
 
 
 @njit(**OPTIONS)
