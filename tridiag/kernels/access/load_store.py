@@ -54,6 +54,24 @@ def line_by_line(zero, table, first, last):
 
 
 @njit(**OPTIONS)
+def load_in_quads(zero, table, start, stop, target):
+    """Real numbers start <= i < stop, QUAD of them at least, of contiguous rows."""
+    even = stop - (stop - start) % QUAD
+    LOAD_CONTIGUOUS(zero, (table, start, even, target))
+    if even < stop:  # the last few again, with some before them
+        LOAD_CONTIGUOUS(zero, (table, stop - QUAD, stop, target + (stop - QUAD - start) * LINE))
+
+
+@njit(**OPTIONS)
+def store_in_quads(zero, table, start, stop, source, step):
+    """The inverse; ``step`` bytes between the rows of lanes."""
+    parts, even = parts_of(zero, ()), stop - (stop - start) % QUAD
+    STORE_CONTIGUOUS(zero, (table, start, even, source, step))
+    if even < stop:
+        STORE_CONTIGUOUS(zero, (table, stop - QUAD, stop, source + (stop - QUAD - start) // parts * step, step))
+
+
+@njit(**OPTIONS)
 def load_rows(zero, operand, first, last, target):
     """Rows first <= i < last of an operand as rows of lanes."""
     kind, stride, table = operand.kind, operand.stride, operand.addresses.lanes
@@ -63,11 +81,7 @@ def load_rows(zero, operand, first, last, target):
         load_line_by_line(zero, table, first, last, target)
     elif kind == CONTIGUOUS and (last - first) * parts_of(zero, ()) >= QUAD:
         parts = parts_of(zero, ())
-        start, stop = first * parts, last * parts
-        even = stop - (stop - start) % QUAD
-        LOAD_CONTIGUOUS(zero, (table, start, even, target))
-        if even < stop:  # the last few again, with some before them
-            LOAD_CONTIGUOUS(zero, (table, stop - QUAD, stop, target + (stop - QUAD - start) * LINE))
+        load_in_quads(zero, table, first * parts, last * parts, target)
     elif kind == INTERLEAVED:
         LOAD_INTERLEAVED(zero, (table, stride, first, last, target))
     elif kind == SAME:
@@ -89,10 +103,7 @@ def store_rows(zero, operand, first, last, source, step, used):
     if used == lanes and kind == CONTIGUOUS and line_by_line(zero, table, first, last):
         store_line_by_line(zero, table, first, last, source, step)
     elif used == lanes and kind == CONTIGUOUS and stop - start >= QUAD:
-        even = stop - (stop - start) % QUAD
-        STORE_CONTIGUOUS(zero, (table, start, even, source, step))
-        if even < stop:
-            STORE_CONTIGUOUS(zero, (table, stop - QUAD, stop, source + (stop - QUAD - start) // parts * step, step))
+        store_in_quads(zero, table, start, stop, source, step)
     elif used == lanes and kind == INTERLEAVED:
         STORE_INTERLEAVED(zero, (table, stride, first, last, source, step))
     elif used == lanes:

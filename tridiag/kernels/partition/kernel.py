@@ -349,17 +349,15 @@ def solve_one(zero, plan, job, system, memory, k, helpers):
 
 
 @njit(**ONCE)
-def copy_neighbours(zero, plan, job, first, some, helpers):
-    """Copies of the operands of some neighbours; the address of their memory, or 0 where there is none."""
+def copy_neighbours(zero, plan, job, first, some, marks, helpers):
+    """Copies of the operands of marked ones of some neighbours; the address of their memory, or 0 without any."""
     find(zero, plan, job, first + 1, 0 * first)
     for k in range(6):
         plan.across[k] = plan.address[k]
     find(zero, plan, job, first, 0 * first)
     for k in range(6):
         plan.across[k] -= plan.address[k]
-    plan.several, plan.marks = some, 0
-    for k in range(some):
-        plan.marks |= is_marked(job, first + k) << k
+    plan.several, plan.marks = some, marks
     memory = make_copies(zero, plan, helpers)
     if memory != NO_MEMORY and memory != 0:
         return memory
@@ -370,12 +368,12 @@ def copy_neighbours(zero, plan, job, first, some, helpers):
 @njit(**OPTIONS)
 def solve_neighbours(zero, plan, job, first, some, helpers):
     """Some systems side by side, copied together if there are several to be solved."""
-    count, several = job.right_sides, 0
+    marks = 0 * first
     for k in range(some):
-        several += is_marked(job, (first + k) // count)
-    memory = copy_neighbours(zero, plan, job, first, some, helpers) if several > 1 else 0
+        marks |= is_marked(job, (first + k) // job.right_sides) << k
+    memory = copy_neighbours(zero, plan, job, first, some, marks, helpers) if marks & (marks - 1) else 0
     for k in range(some):
-        if is_marked(job, (first + k) // count) and not stopping():
+        if marks >> k & 1 and not stopping():
             solve_one(zero, plan, job, first + k, memory, k, helpers)
     if memory != 0:
         find(zero, plan, job, first, 0 * first)

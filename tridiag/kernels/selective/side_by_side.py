@@ -12,13 +12,8 @@ from typing import Any, NamedTuple
 
 from numba import njit
 
-from tridiag.kernels.access.moves import (
-    LOAD_CONTIGUOUS,
-    LOAD_SCATTERED,
-    STORE_CONTIGUOUS,
-    STORE_SCATTERED,
-    first_lanes,
-)
+from tridiag.kernels.access.load_store import load_in_quads, store_in_quads
+from tridiag.kernels.access.moves import LOAD_SCATTERED, STORE_SCATTERED, first_lanes
 from tridiag.kernels.access.operands import QUAD, bytes_of_real, lanes_of
 from tridiag.kernels.access.sequences import TABLE
 from tridiag.kernels.jobs.words import recurrences as C
@@ -115,11 +110,7 @@ def gathered(zero, job, room, operand, begin, steps, target):
     """So many steps of all lanes, brought to where rows of lanes are; that place, and how far the next row is."""
     table, stride = room.addresses.lanes + TABLE * operand, field(job, C.TABLE + operand)
     if stride == bytes_of_real(zero, ()) and steps >= QUAD:
-        stop = begin + steps
-        even = stop - steps % QUAD
-        LOAD_CONTIGUOUS(zero, (table, begin, even, target))
-        if even < stop:  # the last few again, with some before them
-            LOAD_CONTIGUOUS(zero, (table, stop - QUAD, stop, target + (steps - QUAD) * LINE))
+        load_in_quads(zero, table, begin, begin + steps, target)
     else:
         LOAD_SCATTERED(zero, (table, stride, begin, begin + steps, target))
     return target, LINE
@@ -130,11 +121,7 @@ def scatter(zero, job, room, begin, steps, source):
     """The results of so many steps to all lanes; those that are left over repeat the last sequence."""
     table, stride = room.addresses.lanes + TABLE * S.Y, field(job, C.TABLE + S.Y)
     if stride == bytes_of_real(zero, ()) and steps >= QUAD:
-        stop = begin + steps
-        even = stop - steps % QUAD
-        STORE_CONTIGUOUS(zero, (table, begin, even, source, LINE))
-        if even < stop:
-            STORE_CONTIGUOUS(zero, (table, stop - QUAD, stop, source + (steps - QUAD) * LINE, LINE))
+        store_in_quads(zero, table, begin, begin + steps, source, LINE)
     else:
         STORE_SCATTERED(zero, (table, stride, begin, begin + steps, source, LINE))
 

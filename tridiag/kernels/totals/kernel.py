@@ -30,6 +30,7 @@ from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import c_function
 from tridiag.kernels.simd.records import RecordAt, address_of
 from tridiag.kernels.simd.vector import ONCE, OPTIONS
+from tridiag.kernels.totals import words as W
 from tridiag.kernels.totals.loops import (
     BEGIN,
     BEGIN_LAST,
@@ -51,7 +52,6 @@ from tridiag.kernels.totals.loops import (
     TRANSPOSED_BACKWARD,
     TRANSPOSED_FORWARD,
 )
-from tridiag.kernels.totals.words import FIRST_TRIED
 
 JOB = RecordAt(Logsumexp)
 HEAD = 4  # rows before those that go straight from memory
@@ -163,23 +163,22 @@ def run_rows(zero, job, worker, count, do_block, do_straight):
     return n
 
 
-@njit(**OPTIONS)
-def last_linear(zero, job, bindings, slot, i0, i1):
-    """Some rows of a group whose operands are contiguous."""
-    a, x = operand_of(zero, bindings, J.LOG_A), operand_of(zero, bindings, J.TERMS)
-    if job.flags & J.REVERSED:
-        LAST_BACKWARD(zero, (a, x, slot, i0, i1))
-    else:
-        LAST_FORWARD(zero, (a, x, slot, i0, i1))
+def some_rows(forward, backward):
+    """(zero, job, bindings, slot, i0, i1): some rows of a group whose operands are contiguous."""
+
+    @njit(**OPTIONS)
+    def in_their_order(zero, job, bindings, slot, i0, i1):
+        a, x = operand_of(zero, bindings, J.LOG_A), operand_of(zero, bindings, J.TERMS)
+        if job.flags & J.REVERSED:
+            backward(zero, (a, x, slot, i0, i1))
+        else:
+            forward(zero, (a, x, slot, i0, i1))
+
+    return in_their_order
 
 
-@njit(**OPTIONS)
-def last_transposed(zero, job, bindings, slot, i0, i1):
-    a, x = operand_of(zero, bindings, J.LOG_A), operand_of(zero, bindings, J.TERMS)
-    if job.flags & J.REVERSED:
-        LAST_TRANSPOSED_BACKWARD(zero, (a, x, slot, i0, i1))
-    else:
-        LAST_TRANSPOSED_FORWARD(zero, (a, x, slot, i0, i1))
+last_linear = some_rows(LAST_FORWARD, LAST_BACKWARD)
+last_transposed = some_rows(LAST_TRANSPOSED_FORWARD, LAST_TRANSPOSED_BACKWARD)
 
 
 @njit(**ONCE)
@@ -190,7 +189,7 @@ def run_last_rows(zero, job, worker, count, do_block, do_straight):
     height = BLOCK_LAST if groups == 1 else BLOCK_INTERLEAVED
     contiguous = groups == 1 and straight(zero, job, worker) > 0
     while not found and taken < n and not stopping_at(taken, 1):
-        taken, found = min(n, max(FIRST_TRIED, 2 * taken)), True
+        taken, found = min(n, max(W.FIRST_TRIED, 2 * taken)), True
         for group in range(groups):
             BEGIN_LAST(zero, (slot_of(zero, worker.slots, group),))
         begin = n - taken
@@ -276,14 +275,14 @@ def work_weighted(job, zero):
 
 
 TASKS = {
-    kind.__name__: c_function(task, f"tridiag_total_{kind.__name__}", first=JOB)
+    kind: c_function(task, f"tridiag_total_{kind}", first=JOB)
     for kind, task in (
-        (linear, work_linear),
-        (transposed, work_transposed),
-        (last_linear, work_last_linear),
-        (last_transposed, work_last_transposed),
-        (logarithms, work_logarithms),
-        (weighted, work_weighted),
+        (W.LINEAR, work_linear),
+        (W.TRANSPOSED, work_transposed),
+        (W.LAST_LINEAR, work_last_linear),
+        (W.LAST_TRANSPOSED, work_last_transposed),
+        (W.LOGARITHMS, work_logarithms),
+        (W.WEIGHTED, work_weighted),
     )
 }
 

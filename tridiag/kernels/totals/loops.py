@@ -293,23 +293,19 @@ BEGIN = TOTALS.add("begin", begin)
 TOTAL, TOTAL_TRANSPOSED = (
     TOTALS.add(f"total{'_transposed' * turned}", functools.partial(total, turned)) for turned in (False, True)
 )
-CONTIGUOUS = [
-    TOTALS.add(
-        f"contiguous{'_transposed' * turned}{'_backward' * backward}",
-        functools.partial(total_contiguous, turned, backward),
-    )
-    for turned in (False, True)
-    for backward in (False, True)
-]
+
+
+def four_ways(name: str, loop: Callable[..., None]) -> list[Any]:
+    """A loop over contiguous rows, forward and backward, and both of transposed recurrences."""
+    return [
+        TOTALS.add(f"{name}{'_transposed' * turned}{'_backward' * backward}", functools.partial(loop, turned, backward))
+        for turned in (False, True)
+        for backward in (False, True)
+    ]
+
+
+CONTIGUOUS, LAST_CONTIGUOUS = four_ways("contiguous", total_contiguous), four_ways("last", last_contiguous)
 TOTAL_FORWARD, TOTAL_BACKWARD, TRANSPOSED_FORWARD, TRANSPOSED_BACKWARD = CONTIGUOUS
-LAST_CONTIGUOUS = [
-    TOTALS.add(
-        f"last{'_transposed' * turned}{'_backward' * backward}",
-        functools.partial(last_contiguous, turned, backward),
-    )
-    for turned in (False, True)
-    for backward in (False, True)
-]
 LAST_FORWARD, LAST_BACKWARD, LAST_TRANSPOSED_FORWARD, LAST_TRANSPOSED_BACKWARD = LAST_CONTIGUOUS
 BEGIN_LAST, NOTE_VALUE = TOTALS.add("begin_last", begin_last), TOTALS.add("note_value", note_value)
 DECAYED = TOTALS.add("decayed", decayed)
