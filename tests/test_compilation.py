@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import gc
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -58,3 +60,28 @@ def test_a_build_that_fails_leaves_numba_as_it_was() -> None:
     with pytest.raises(ZeroDivisionError), of_a_kernel():
         _ = 1 / 0
     assert cpu_target.target_context.codegen() is host
+
+
+@pytest.fixture
+def thresholds() -> Iterator[None]:
+    before = gc.get_threshold()
+    yield
+    gc.set_threshold(*before)
+
+
+@pytest.mark.usefixtures("thresholds")
+@pytest.mark.parametrize("before", [(700, 10, 10), (100_000, 50, 5), (0, 10, 10)])
+def test_garbage_is_looked_for_less_often_meanwhile(before: tuple[int, int, int]) -> None:
+    """Never more often than its user wants it, not at all where he does not, and afterwards as before."""
+    gc.set_threshold(*before)
+    with of_a_kernel():
+        meanwhile = gc.get_threshold()
+    assert gc.get_threshold() == before
+    if before[0] == 0:
+        assert meanwhile == before
+    else:
+        assert all(now >= then for now, then in zip(meanwhile, before, strict=True))
+        assert meanwhile[0] >= 20_000
+    with pytest.raises(ZeroDivisionError), of_a_kernel():
+        _ = 1 / 0
+    assert gc.get_threshold() == before
