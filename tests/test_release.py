@@ -23,6 +23,7 @@ CLAIMS = {  # and what tests them: a target, of CI or of a workflow
     "Programming Language :: Python :: 3.11": "test-matrix",
     "Programming Language :: Python :: 3.12": "test-matrix",
     "Programming Language :: Python :: 3.13": "test-matrix",
+    "Programming Language :: Python :: 3.14": "test-matrix",
     "Programming Language :: Python :: Implementation :: CPython": "test",
     "Typing :: Typed": "types",
 }
