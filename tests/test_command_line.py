@@ -367,6 +367,18 @@ def test_info_keeps_to_the_width_of_the_terminal(
         assert "not yet made" in told and max(map(len, told.splitlines())) <= 80
 
 
+@pytest.mark.parametrize("columns", ["0", "1", "8"])
+def test_info_where_hardly_any_columns_are_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    """0 says that it is not known."""
+    monkeypatch.setenv("COLUMNS", columns)
+    assert commands.main(["info"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "Machine" and any("cores" in line for line in lines)
+    assert (max(map(len, lines)) > 80) == (columns == "0")
+
+
 def test_a_reader_who_has_seen_enough() -> None:
     """As ``| head -1``: nothing is said of it."""
     command = [sys.executable, "-m", "tridiag", "info"]

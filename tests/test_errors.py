@@ -116,6 +116,23 @@ def test_booleans_of_torch_and_jax() -> None:
     refused(TypeError, "b has dtype bool", 1.0, numpy.ones(6, bool), 1.0, numpy.ones(6))
 
 
+def test_bfloat16_of_numpy_arrays() -> None:
+    bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
+    few, one = ONES.astype(bfloat16), np.eye(1, dtype=bfloat16)
+    told = r"{} has dtype bfloat16, which NumPy .*; pass {}\.astype\(numpy\.float32\)"
+    calls: dict[str, Callable[[], Any]] = {
+        "b": lambda: tridiag.solve(1.0, few, 1.0, ONES),
+        "x": lambda: tridiag.logcumsumexp(few),
+        "a": lambda: tridiag.linear_recurrence(few, ONES),
+        "C": lambda: tridiag.selective_scan(0.5, ONES, 1.0, few),
+        "scores": lambda: tridiag.smith_waterman(few[:, None], gap=-1.0),
+        "F": lambda: tridiag.kalman.filter(ONES[:, None], F=one, H=one, Q=one, R=one, m0=one[0], P0=one),
+    }
+    for name, call in calls.items():
+        with pytest.raises(TypeError, match=told.format(name, name)):
+            call()
+
+
 @pytest.mark.parametrize("dtype", ["uint16", "uint32", "uint64"])
 def test_integers_that_torch_does_not_promote(dtype: str) -> None:
     """Once these were told that integers are converted."""

@@ -9,6 +9,7 @@ import pytest
 from helpers import Subject, dominant, installed, oracle, to_numpy, zero_diagonal
 
 import tridiag
+from tridiag import kalman
 from tridiag.calls import fast_path
 
 if not installed("torch"):
@@ -341,6 +342,56 @@ def test_a_factorization_serves_many_gradients(backend):
     right = loss(dense_solve(a, b, c, d)) + loss(dense_solve(a, b, c, 2 - d, transpose=True))
     for x, y in zip(torch.autograd.grad(total, (a, b, c, d)), torch.autograd.grad(right, (a, b, c, d)), strict=True):
         assert_close(x, y)
+
+
+def batches(count: int, *rest: int) -> torch.Tensor:
+    """Ones, of a batch of so many systems, sequences or series, in double precision."""
+    return torch.ones(count, *rest, dtype=torch.float64)
+
+
+def walk(count: int, verb: str, variance: torch.Tensor, **options: Any) -> Any:
+    """A verb on random walks of four steps."""
+    one = batches(1, 1)
+    return getattr(kalman, verb)(batches(count, 4, 1), F=one, H=one, Q=variance, R=one, m0=one[0], P0=one, **options)
+
+
+CALLS: dict[
+    str, tuple[Any, tuple[int, ...]]
+] = {  # a verb on so many systems and what they share, and the shape of this
+    "solve": (lambda k, b: tridiag.solve(1.0, b, 1.0, batches(k, 5)), (5,)),
+    "periodic": (lambda k, b: tridiag.solve(1.0, b, 1.0, batches(k, 5), periodic=True), (5,)),
+    "perturbed": (lambda k, b: tridiag.solve(1.0, b, 1.0, batches(k, 5), singular="perturb"), (5,)),
+    "to out": (lambda k, b: tridiag.solve(1.0, b, 1.0, batches(k, 5), out=batches(k, 5)), (5,)),
+    "factor": (lambda k, b: tridiag.factor(1.0, b, 1.0).solve(batches(k, 5)), (5,)),
+    "rcond": (lambda k, c: tridiag.factor(1.0, 4 * batches(k, 5), c).rcond, (5,)),
+    "matmul": (lambda k, b: tridiag.matmul(1.0, b, 1.0, batches(k, 5)), (5,)),
+    "slogdet": (lambda k, c: tridiag.slogdet(1.0, 4 * batches(k, 5), c)[1], (5,)),
+    "complex slogdet": (lambda k, c: tridiag.slogdet(1.0, 4 * batches(k, 5), 1j * c)[1], (5,)),
+    "solve_block": (lambda k, b: tridiag.solve_block(batches(2, 2), b, batches(2, 2), batches(k, 5, 2)), (2, 2)),
+    "linear_recurrence": (lambda k, a: tridiag.linear_recurrence(a, batches(k, 5)), ()),
+    "second order": (lambda k, a: tridiag.linear_recurrence((a, a), batches(k, 5)), ()),
+    "last": (lambda k, a: tridiag.linear_recurrence(a, batches(k, 5), return_final=True)[1], ()),
+    "log_linear_recurrence": (lambda k, a: tridiag.log_linear_recurrence(a, batches(k, 5)), ()),
+    "matrix_recurrence": (lambda k, a: tridiag.matrix_recurrence(a, batches(k, 5, 2)), (2, 2)),
+    "selective_scan": (lambda k, a: tridiag.selective_scan(a, batches(k, 5), 1.0, batches(2)), (2,)),
+    "smith_waterman": (lambda k, gap: tridiag.smith_waterman(batches(k, 5, 4), gap=gap), ()),
+    "log_likelihood": (lambda k, q: walk(k, "log_likelihood", q), (1, 1)),
+    "each step": (lambda k, q: walk(k, "log_likelihood", q, each_step=True), (1, 1)),
+    "intercept": (lambda k, u: walk(k, "log_likelihood", batches(1, 1), state_intercept=u), (1,)),
+    "filter": (lambda k, q: walk(k, "filter", q).mean, (1, 1)),
+    "smoother": (lambda k, q: walk(k, "smoother", q).mean, (1, 1)),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_batch_of_none_has_gradients_of_zero(name):
+    call, shape = CALLS[name]
+    for count in (2, 0):
+        shared = torch.full(shape, 3.0, dtype=torch.float64, requires_grad=True)
+        result = call(count, shared)
+        assert result.shape[0] == count
+        (gradient,) = torch.autograd.grad(result.sum(), shared)
+        assert count or not gradient.any()
 
 
 @on_torch

@@ -29,7 +29,7 @@ def solve(call: Call, backend: Backend, check: bool, out: Any = None, factors: A
     """Run a prepared solve in its library, and give the result the caller's dtype."""
     with call.place():
         if call.plan.empty:
-            return empty(call) if out is None else out
+            return restore(call, empty(call), out)
         try:
             x = runner_of(call.plan.library).solve(call, backend, check, out, factors)
         except SingularSystemError as error:
@@ -42,7 +42,7 @@ def solve_perturbed(call: Call, out: Any = None) -> Array:
     """The same, where singular matrices are perturbed and none is left."""
     with call.place():
         if call.plan.empty:
-            return empty(call) if out is None else out
+            return restore(call, empty(call), out)
         x = runner_of(call.plan.library).solve_perturbed(call, call.plan.backend, EPS[call.result_dtype])
         return restore(call, x, out)
 
@@ -126,7 +126,14 @@ def empty(call: Call) -> Array:
     """The solution of no systems, or of systems without rows."""
     operations = call.module().Operations
     d = call.module().cast(call.d, call.result_dtype)
-    return operations.broadcast(d, call.form.shape)
+    return connected(call, operations.broadcast(d, call.form.shape))
+
+
+def connected(call: Call, y: Array) -> Array:
+    """What no argument counts in, as part of the graph of all, as the results of PyTorch's operations are."""
+    if call.library != "torch":
+        return y
+    return call.module().connected(y, (*call.matrix, call.d, *call.init))
 
 
 def product(call: Call, out: Any = None) -> Array:
@@ -172,7 +179,7 @@ def determinants(call: Call) -> tuple[Array, Array]:
     with call.place():
         if call.plan.empty:  # no matrices, or matrices without rows
             ops, batch, like = call.module().Operations, call.form.matrix_batch, call.matrix[1]
-            sign, logarithm = ops.full(batch, 1, like), ops.full(batch, 0, like).real
+            sign, logarithm = (connected(call, x) for x in (ops.full(batch, 1, like), ops.full(batch, 0, like).real))
         else:
             sign, logarithm = runner_of(call.library).slogdet(call, call.plan.backend)
         cast = call.module().cast
@@ -186,7 +193,8 @@ def reciprocal_condition(call: Call, status: Array) -> Array:
     problem = call.problem._replace(verb="solve", pivoting="auto")
     with call.place():
         if call.plan.empty:
-            return cast(call.module().Operations.full(form.matrix_batch, 1, call.matrix[1]).real, real)
+            ones = call.module().Operations.full(form.matrix_batch, 1, call.matrix[1]).real
+            return cast(connected(call, ones), real)
         backend = in_trace(problem, "auto", call.module().platforms()) if call.traced else choose(problem).backend
         call = call._replace(plan=call.plan._replace(form=form))
         return cast(runner_of(call.library).reciprocal_condition(call, backend, status), real)
@@ -196,7 +204,7 @@ def blocks_solved(call: Call) -> Array:
     """Run a prepared solve_block."""
     ops, (shape, shared), order = call.module().Operations, call.plan.sides, call.plan.sides.order
     if call.plan.empty:
-        return ops.broadcast(call.module().cast(call.d, call.result_dtype), shape)
+        return connected(call, ops.broadcast(call.module().cast(call.d, call.result_dtype), shape))
     lengths = [full if k in shared else own for k, (own, full) in enumerate(zip(call.d.shape, shape, strict=True))]
     right = ops.transpose(ops.broadcast(call.d, tuple(lengths)), order)
     right = ops.reshape(right, (*right.shape[: len(shape) - len(shared)], call.form.sides))
@@ -209,7 +217,7 @@ def recurrence(verb: str, call: Call, out: Any = None) -> Array:
     """Run a prepared recurrence in its library, and give the result the caller's dtype."""
     with call.place():
         if call.plan.empty:
-            return empty(call) if out is None else out
+            return restore(call, empty(call), out)
         return restore(call, runner_of(call.plan.library).recurrence(verb, call, call.plan.backend, out), out)
 
 
@@ -232,6 +240,8 @@ def final(call: Call, y: Array, nothing: float = 0.0) -> tuple[Array, ...]:
         before = [ops.full(form.batch, nothing, row)] * len(call.matrix)
     last = [end(call, y, k) for k in range(min(form.steps, len(call.matrix)))]
     values = [*last, *(cast(value, call.result_dtype) for value in before)][: len(call.matrix)]
+    if call.plan.empty:
+        values = [connected(call, value) for value in values]
     return tuple(ops.copy(value) for value in values)
 
 

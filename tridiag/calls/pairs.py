@@ -137,7 +137,8 @@ def refuse_where(wrong: Any, values: Any, message: str) -> None:
 def run(pairs: Pairs, backend: Backend) -> Array:
     """The scores, in the library of the caller, with their derivatives."""
     if 0 in pairs.problem.shape:
-        return pairs.scores.sum((-2, -1)) - math.inf
+        found = pairs.scores.sum((-2, -1)) - math.inf
+        return module_of("torch").connected(found, pairs.parameters) if pairs.problem.library == "torch" else found
     if pairs.problem.library == "cupy":
         return backend.module().smith_waterman(pairs.scores, pairs.lengths, pairs.parameters, 0, pairs.rules)[0]
     if pairs.problem.library == "numpy":

@@ -8,7 +8,7 @@ from typing import Any
 from tridiag.backends import Problem
 from tridiag.calls import outputs
 from tridiag.calls.checks import check_axis, check_flag
-from tridiag.calls.execute import restore
+from tridiag.calls.execute import connected, restore
 from tridiag.calls.plan import NO_MASK, UNASKED, Call, Plan, plan_of, planned, promoted_dtype, steps_to
 from tridiag.calls.sequences import check_sequence
 from tridiag.derivatives import selective_of
@@ -81,7 +81,7 @@ def run(call: Call, arguments: dict[str, Any], out: Any, return_final: bool) -> 
     operands, form, module = operands_of(call), call.form, call.module()
     with module.place([x for x in operands if x is not None]):
         if call.plan.empty:
-            y, last = nothing(module.Operations, operands, form)
+            y, last = (connected(call, x) for x in nothing(module.Operations, operands, form))
         else:
             direct = None if call.plan.casts else out
             y, last = selective_of(call.library).run(operands, form, call.plan.backend, call.traced, direct)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -15,12 +16,15 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 
 PIPED = 160  # columns, where neither a terminal nor COLUMNS tells how wide it is
+NARROW = 20  # columns; tables take as many, however few there are
 
 
 def console() -> Console:
     """The terminal, or what output is piped to."""
-    told = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal()
-    return Console(width=None if told else PIPED, highlight=False)
+    columns = os.environ.get("COLUMNS", "")
+    told = sys.stdout.isatty() or (columns.isdecimal() and int(columns) > 0)  # 0: it is not known
+    width = shutil.get_terminal_size().columns if told else PIPED
+    return Console(width=max(NARROW, width), highlight=False)
 
 
 def tell(text: str) -> None:

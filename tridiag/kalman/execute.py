@@ -70,7 +70,8 @@ def found_by(verb: str, y: Any, parameters: tuple[Any, ...], options: Options) -
     entry, call, known = ready(verb, y, parameters, options)
     module = module_of(call.library)
     if call.form.n == 0 or 0 in call.form.batch:
-        return nothing(verb, call)
+        found = [connected(call, x, (y, *parameters), options) for x in nothing(verb, call)]
+        return found[0] if verb == LIKELIHOOD else result_of(verb, found)
     result = computing(verb, call, entry)(verb, call.y, call.model, call.form)
     *states, likelihood = (result,) if verb == LIKELIHOOD else result
     if options.axis_name is not None:
@@ -117,7 +118,8 @@ def of_each_step(y: Any, parameters: tuple[Any, ...], options: Options, burn: in
         raise ValueError(f"burn is {burn}, and y has {form.n} steps; wanted how many of the first steps are left out")
     ops = module.Operations
     if form.n == 0 or 0 in form.batch:
-        return module.cast(ops.full((*form.batch, form.n), 0, call.y), call.dtype)
+        found = module.cast(ops.full((*form.batch, form.n), 0, call.y), call.dtype)
+        return connected(call, found, (y, *parameters), options)
     if form.diffuse:
         form = form._replace(each_step=True)
         found = computing(LIKELIHOOD, call, entry)(LIKELIHOOD, call.y, call.model, form)
@@ -163,7 +165,14 @@ def result_of(verb: str, found: Any) -> Any:
     return Filtered(*found) if verb == FILTER else Smoothed(*found)
 
 
-def nothing(verb: str, call: Call) -> Any:
+def connected(call: Call, x: Array, given: tuple[Any, ...], options: Options) -> Array:
+    """What no argument counts in, as part of the graph of all, as the results of PyTorch's operations are."""
+    if call.library != "torch":
+        return x
+    return module_of("torch").connected(x, (*given, options.state_intercept, options.obs_intercept))
+
+
+def nothing(verb: str, call: Call) -> list[Array]:
     """The result where there are no series, or series without steps."""
     ops, cast, form = module_of(call.library).Operations, module_of(call.library).cast, call.form
 
@@ -172,5 +181,5 @@ def nothing(verb: str, call: Call) -> Any:
 
     means, covs = zeros(form.n, form.states), zeros(form.n, form.states, form.states)
     if verb == LIKELIHOOD:
-        return zeros()
-    return Filtered(means, covs, means, covs, zeros()) if verb == FILTER else Smoothed(means, covs, zeros())
+        return [zeros()]
+    return [means, covs, means, covs, zeros()] if verb == FILTER else [means, covs, zeros()]

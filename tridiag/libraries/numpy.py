@@ -213,6 +213,11 @@ def take(sequences: Sequence[tuple[int, str]], given: list[Any], where: Any) -> 
 def check_dtype(name: str, entry: Entry) -> None:
     """Refuse what cannot be solved in."""
     dtype = entry[0]
+    if dtype.name == "bfloat16":  # of ml_dtypes
+        raise TypeError(
+            f"{name} has dtype bfloat16, which NumPy promotes with few others; pass {name}.astype(numpy.float32), or a "
+            "tensor of PyTorch or an array of JAX, which know it"
+        )
     if dtype.kind not in "iufc" or dtype.itemsize > (16 if dtype.kind == "c" else 8):
         refuse_dtype(name, name_in_words(dtype))
 

@@ -62,7 +62,7 @@ def solve(
             raise
 
     x = (agreed if check is True else located)(run, layout, periodic)
-    return given_back(connected(x, local), layout)
+    return given_back(x, layout)
 
 
 def system_layout(given: dict[str, Any], axis: int) -> tuple[dict[str, Any], Layout]:
@@ -74,17 +74,6 @@ def system_layout(given: dict[str, Any], axis: int) -> tuple[dict[str, Any], Lay
     placed = {name: Placed(x, axes_of(shapes[name], len(shape), axis)) for name, x in given.items()}
     layout = layout_of(placed, shape, axis)
     return {name: taken(name, x, layout) for name, x in placed.items()}, layout
-
-
-def connected(y: Any, local: dict[str, Any]) -> Any:
-    """An empty result as part of the graph of all arguments: every device is to have gradients of the same ones."""
-    if y.numel():
-        return y
-    for value in local.values():
-        for x in value if isinstance(value, tuple) else (value,):
-            if isinstance(x, torch.Tensor) and x.requires_grad:
-                y = y + x.reshape(-1)[:0].sum()
-    return y
 
 
 def check_rows(periodic: bool, layout: Layout) -> None:
@@ -145,7 +134,7 @@ def matmul(a: Any, b: Any, c: Any, x: Any, where: Any, axis: int, periodic: bool
     check_rows(periodic, layout)
     options: dict[str, Any] = {"axis": layout.axis, "transpose": transpose, "where": mask}
     call = prepare("matmul", local, periodic=periodic if cut is None else False, **options)
-    y = connected(execute.product(call), local)
+    y = execute.product(call)
     return given_back(y if cut is None else products.with_neighbours(call, y, cut, periodic), layout)
 
 
@@ -160,7 +149,7 @@ def slogdet(a: Any, b: Any, c: Any, where: Any, axis: int, periodic: bool, backe
     mask = local.pop("where", None)
     options: dict[str, Any] = {"pivoting": True, "periodic": periodic, "backend": backend, "where": mask}
     found = execute.determinants(prepare("slogdet", local, axis=layout.axis, **options))
-    return tuple(given_back(connected(x, local), layout, batch=True) for x in found)
+    return tuple(given_back(x, layout, batch=True) for x in found)
 
 
 # ------------------------------------------------------------------------------------------------ recurrences
@@ -188,7 +177,7 @@ def run_recurrence(
     call = PREPARERS[verb](verb, **local, axis=layout.axis, reverse=reverse, backend=backend)[1]
     cut = layout.cut()
     if cut is None:
-        y = connected(execute.recurrence(verb, call), local)
+        y = execute.recurrence(verb, call)
         return given_back(y, layout), final and wrapped(execute.last(verb, call, y, local), layout)
     if len(call.matrix) > 1:
         raise TypeError(
