@@ -89,7 +89,7 @@ def load_rows(zero, operand, first, last, target):
     elif kind == NARROW:
         LOAD_NARROW(zero, (operand, first, last, target))
     else:
-        LOAD_SCATTERED(zero, (table, stride, first, last, target))
+        LOAD_SCATTERED(zero, (table, stride, operand.ahead, first, last, target))
 
 
 @njit(**OPTIONS)

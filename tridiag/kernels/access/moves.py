@@ -9,7 +9,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from tridiag.kernels.access.operands import QUAD, addresses
+from tridiag.kernels.access.operands import LANES_ASKED, QUAD, addresses
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.processor import bytes_of_register
 from tridiag.kernels.simd.registers import joined
@@ -199,8 +199,10 @@ def store_narrow(code: Code, operand: Any, first: Value, last: Value, source: Va
     code.fori(first, last, row)
 
 
-def load_scattered(code: Code, table: Value, stride: Value, first: Value, last: Value, target: Value) -> None:
-    base = addresses(code, table)
+def load_scattered(code: Code, *words: Value) -> None:
+    """Unless ``ahead`` is zero what lies so many bytes further on is asked for, of some lanes at each row."""
+    table, stride, ahead, first, last, target = words
+    base, apart = addresses(code, table), max(1, code.lanes // LANES_ASKED)
 
     def row(i: Value, state: Any) -> Any:
         for k in range(code.parts):
@@ -210,7 +212,14 @@ def load_scattered(code: Code, table: Value, stride: Value, first: Value, last: 
             code.store_as(target + (i - first) * code.row + LINE * k, x)
         return state
 
-    code.fori(first, last, row)
+    def asking(i: Value, state: Any) -> Any:
+        for k in range(0, code.lanes, apart):
+            code.prefetch(code.word(table + ((i + k) & (code.lanes - 1)) * 8) + (i * stride + ahead))
+        return row(i, state)
+
+    asked = code.pick(ahead != 0, last, first)
+    code.fori(first, asked, asking)
+    code.fori(asked, last, row)
 
 
 def store_scattered(code: Code, *words: Value) -> None:

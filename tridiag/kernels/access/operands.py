@@ -25,6 +25,7 @@ NEXT_GROUP = 128 * 1024  # where rows are contiguous: the next group, if it is n
 LINES_AHEAD = 8  # ... or further on in the same rows
 ROWS_OF_LANE = 64  # ... where so many rows of a lane are asked for before those of the next, a power of two
 NEXT_LINES = 256 * 1024  # systems end to end: the next group, line by line as they lie in memory, if it is no further
+LANES_ASKED = 2  # no kind of these, but rows near each other: the same is asked for of so many lanes at a row
 
 
 class Operand(Record):
@@ -84,6 +85,10 @@ def bind(zero, operand, itemsize, stride, even, downwards, used):
             ahead = -LINES_AHEAD * LINE if downwards else LINES_AHEAD * LINE
             if parts_of(zero, ()) == 1:
                 lines = lines_of_lane(zero, ())
+    elif even and abs(stride) * LANES_ASKED <= LINE:
+        ahead = lanes * side
+        if abs(ahead) >= NEXT_GROUP:
+            ahead = LINES_AHEAD * LINE if (stride > 0) != downwards else -LINES_AHEAD * LINE
     elif 1 < used < lanes and parts_of(zero, ()) == 1 and side == itemsize:
         kind = NARROW
         for lane in range(2, used):

@@ -25,7 +25,7 @@ from tridiag.kernels.simd.explog import Lanes
 from tridiag.kernels.simd.functions import by_number
 from tridiag.kernels.simd.fused import fused
 from tridiag.kernels.simd.interrupts import stopping_at
-from tridiag.kernels.simd.memory import load, store, word
+from tridiag.kernels.simd.memory import load, store, variable, word
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import LINE, OPTIONS, Code
 
@@ -112,7 +112,7 @@ def gathered(zero, job, room, operand, begin, steps, target):
     if stride == bytes_of_real(zero, ()) and steps >= QUAD:
         load_in_quads(zero, table, begin, begin + steps, target)
     else:
-        LOAD_SCATTERED(zero, (table, stride, begin, begin + steps, target))
+        LOAD_SCATTERED(zero, (table, stride, variable(0), begin, begin + steps, target))
     return target, LINE
 
 
