@@ -112,8 +112,9 @@ def factors(code: Code, contiguous: bool, given: tuple[Value, ...]) -> Factors:
 
 
 def product(sign: int, contiguous: bool, code: Code, *given: Value) -> None:
-    """All of a result; the profile is that of the left side."""
-    of, rows, columns = factors(code, contiguous, given), given[15], given[16]
+    """A result, or of each row the columns of a profile alone; the other profile is that of the left side."""
+    of, rows, columns, alone = factors(code, contiguous, given), given[15], given[16], Profile(*given[17:19])
+    partial = given[19] == code.integer(1)
 
     def some_of(i: Value, height: int, j: Value, width: int, terms: tuple[Value, Value]) -> None:
         places = [(r, c) for r in range(height) for c in range(width)]
@@ -123,8 +124,10 @@ def product(sign: int, contiguous: bool, code: Code, *given: Value) -> None:
 
     def some_rows(i: Value, height: int) -> None:
         terms = of.profile.terms(code, i, height, of.inner)
-        for width, count, first in pieces(code, columns, tallest()):
-            each(code, 0, count, lambda b, w=width, f=first: some_of(i, height, f + b * w, w, terms))  # type: ignore[misc]
+        begin, end = alone.terms(code, i, height, columns)
+        begin, end = code.pick(partial, begin, code.integer(0)), code.pick(partial, end, columns)
+        for width, count, first in pieces(code, end - begin, tallest()):
+            each(code, 0, count, lambda b, w=width, f=begin + first: some_of(i, height, f + b * w, w, terms))  # type: ignore[misc]
 
     for height, count, first in pieces(code, rows, tallest()):
         each(code, 0, count, lambda a, h=height, f=first: some_rows(f + a * h, h))  # type: ignore[misc]
@@ -167,18 +170,29 @@ def flat(target, left, right, start, profile):
     return (*of_target, *of_right, profile.address, profile.step)
 
 
-def named(name: str, body: Any, sign: int, contiguous: bool) -> Any:
-    """A product as a function of matrices, a profile, the terms of a sum, and the rows and columns of the result."""
-    write = library.add(name, functools.partial(body, sign, contiguous))
-
-    @njit(**OPTIONS)
-    def run(zero, target, left, right, start, profile, inner, rows, columns):
-        write(zero, (*flat(target, left, right, start, profile), inner, rows, columns))
-
-    return run
-
-
+write_product = library.add("add_product", functools.partial(product, 1, True))
 write_symmetric = library.add("add_symmetric", functools.partial(symmetric_product, 1, True))
+write_less = library.add("subtract_symmetric", functools.partial(symmetric_product, -1, False))
+
+
+@njit(**OPTIONS)
+def add_product(zero, target, left, right, start, profile, inner, rows, columns):
+    """start + left @ right.T, of matrices whose rows are contiguous."""
+    write_product(
+        zero, (*flat(target, left, right, start, profile), inner, rows, columns, profile.address, profile.step, 0)
+    )
+
+
+@njit(**OPTIONS)
+def add_some(zero, target, left, right, start, profile, some, size):
+    """The same of square matrices, and of each row no columns but those of the profile ``some``."""
+    write_product(zero, (*flat(target, left, right, start, profile), size, size, size, some.address, some.step, 1))
+
+
+@njit(**OPTIONS)
+def subtract_symmetric(zero, target, left, right, start, profile, inner, rows, columns):
+    """start - left @ right.T, of any matrices."""
+    write_less(zero, (*flat(target, left, right, start, profile), inner, rows, columns))
 
 
 @njit(**OPTIONS)
@@ -190,11 +204,6 @@ def add_symmetric(zero, target, left, right, start, profile, inner, rows, column
 def add_symmetric_less(zero, target, left, right, start, profile, size, taken, count):
     """start + left @ right.T - sum x y^T over ``count`` pairs of columns that begin at the addresses ``taken``."""
     write_symmetric(zero, (*flat(target, left, right, start, profile), size, size, size, taken[0], taken[1], count))
-
-
-# of matrices whose rows are contiguous; and of any, for sums of few terms
-add_product = named("add_product", product, 1, True)
-subtract_symmetric = named("subtract_symmetric", symmetric_product, -1, False)
 
 
 # ------------------------------------------------------------------------------------------------------- vectors
