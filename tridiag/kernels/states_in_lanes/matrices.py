@@ -47,7 +47,7 @@ class Factors(NamedTuple):
     target: Matrix
     left: Matrix
     right: Matrix
-    start: Matrix
+    start: Matrix  # one row for all, where rows lie 0 bytes apart
     profile: Profile  # of one of the sides
     inner: Value
     taken: tuple[Value, ...] = ()  # two addresses of columns whose products are subtracted too, and how many
@@ -104,11 +104,11 @@ def less(
 
 
 def factors(code: Code, contiguous: bool, given: tuple[Value, ...]) -> Factors:
-    """``contiguous``: the terms of a sum are neighbours."""
-    target, left, right, start = (Matrix(*given[k : k + 3]) for k in range(0, 12, 3))
+    """``contiguous``: the entries of a row are neighbours."""
+    sides = [Matrix(*given[k : k + 3]) for k in range(0, 12, 3)]
     if contiguous:
-        left, right = (side._replace(column=code.integer(LINE)) for side in (left, right))
-    return Factors(target, left, right, start, Profile(*given[12:14]), given[14])
+        sides = [side._replace(column=code.integer(LINE)) for side in sides]
+    return Factors(*sides, Profile(*given[12:14]), given[14])
 
 
 def product(sign: int, contiguous: bool, code: Code, *given: Value) -> None:

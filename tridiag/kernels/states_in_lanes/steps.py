@@ -245,7 +245,7 @@ def observe(zero, job, worker, t, wanted):
     if p == 1:
         apply(zero, worker.news, Matrix(worker.cov, row, LINE), sight.address, worker.zeros, whole, k, k)
     else:
-        add_product(zero, news, sight, cov, Matrix(worker.zeros, 0, 0), whole, k, p, k)
+        add_product(zero, news, sight, cov, Matrix(worker.zeros, 0, LINE), whole, k, p, k)
     add_symmetric(zero, Matrix(worker.S, noises, LINE), news, sight, noise, whole, k, p, p)
     of_sight = sight.address, row, worker.mean, worker.spread, worker.zeros, 0, whole.address, whole.step, k, p
     spread_out(zero, (worker.scaled, worker.variances, *of_sight))
@@ -315,7 +315,7 @@ def predict(zero, job, worker, updated):
     ``updated``: whether the covariances are, by `update_covariance`; if not, it is F P F^T + Q - (F G^T) D (F G^T)^T.
     """
     k, row = job.states, job.states * LINE
-    F, Q, nothing = Matrix(worker.F, row, LINE), Matrix(worker.Q, row, LINE), Matrix(worker.zeros, 0, 0)
+    F, Q, nothing = Matrix(worker.F, row, LINE), Matrix(worker.Q, row, LINE), Matrix(worker.zeros, 0, LINE)
     cov, product = Matrix(worker.cov, row, LINE), Matrix(worker.product, row, LINE)
     profile, below = Profile(worker.profile, ROW), Profile(worker.below, ROW)
     of_Q = worker.Q, row + LINE, profile.address, profile.step, k, k
