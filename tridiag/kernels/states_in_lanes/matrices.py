@@ -34,6 +34,12 @@ class Matrix(NamedTuple):
     def at(self, i: Any, j: Any) -> Any:
         return self.address + i * self.row + j * self.column
 
+    def near(self, i: Any, j: Any, places: list[tuple[int, int]]) -> list[Any]:
+        """The addresses of entries at such places from (i, j) on: one product for all."""
+        first = self.at(i, j)
+        rows = {r: first + self.row * r for r, _ in places}
+        return [rows[r] + self.column * c for r, c in places]
+
 
 @njit(**OPTIONS)
 def any_matrix(worker):
@@ -72,24 +78,25 @@ def pieces(code: Code, count: Value, tall: int) -> Iterator[tuple[int, Value, Va
 
 def piece(
     code: Code, sign: int, of: Factors, i: Value, j: Value, places: list[tuple[int, int]], terms: tuple[Value, Value]
-) -> Iterator[tuple[Code, int, dict[tuple[int, int], Value]]]:
+) -> Iterator[tuple[Code, int, tuple[Value, ...]]]:
     """The entries of a result at such places from (i, j) on, for the lanes of a register at a time."""
     combine = operator.add if sign > 0 else operator.sub
     rows, columns = sorted({r for r, _ in places}), sorted({c for _, c in places})
-    left = {r: of.left.at(i + r, 0) for r in rows}
-    right = {c: of.right.at(j + c, 0) for c in columns}
+    sides = of.left.at(i, terms[0]), of.right.at(j, terms[0])
     for some, lane in narrow(code):
         offset = lane * code.size_of_real
 
-        def term(k: Value, sums: Any, some: Code = some, offset: int = offset) -> Any:
-            x = {r: some.load(left[r] + k * of.left.column + offset) for r in rows}
-            y = {c: some.load(right[c] + k * of.right.column + offset) for c in columns}
-            return tuple(combine(own, x[r] * y[c]) for own, (r, c) in zip(sums, places, strict=True))
+        def term(k: Value, state: Any, some: Code = some, offset: int = offset) -> Any:
+            left, right, sums = state
+            x = {r: some.load(left + r * of.left.row + offset) for r in rows}
+            y = {c: some.load(right + c * of.right.row + offset) for c in columns}
+            sums = tuple(combine(own, x[r] * y[c]) for own, (r, c) in zip(sums, places, strict=True))
+            return left + of.left.column, right + of.right.column, sums
 
-        begun = tuple(some.load(of.start.at(i + r, j + c) + offset) for r, c in places)
+        begun = tuple(some.load(at + offset) for at in of.start.near(i, j, places))
         if of.taken:
             begun = some.fori(0, of.taken[2], functools.partial(less, some, of, i, j, places, offset), begun)
-        yield some, offset, dict(zip(places, some.fori(*terms, term, begun), strict=True))
+        yield some, offset, some.fori(*terms, term, (*sides, begun))[2]
 
 
 def less(
@@ -97,18 +104,20 @@ def less(
 ) -> Any:
     """Sums without the product of two columns."""
     left, right, _ = of.taken
-    step = column * of.inner * LINE
-    x = {r: some.load(left + step + (i + r) * LINE + offset) for r, _ in places}
-    y = {c: some.load(right + step + (j + c) * LINE + offset) for _, c in places}
+    step = column * of.inner * LINE + offset
+    x = {r: some.load(left + i * LINE + step + r * LINE) for r, _ in places}
+    y = {c: some.load(right + j * LINE + step + c * LINE) for _, c in places}
     return tuple(own - x[r] * y[c] for own, (r, c) in zip(sums, places, strict=True))
 
 
 def factors(code: Code, contiguous: bool, given: tuple[Value, ...]) -> Factors:
-    """``contiguous``: the entries of a row are neighbours."""
-    sides = [Matrix(*given[k : k + 3]) for k in range(0, 12, 3)]
+    """``contiguous``: the entries of a row are neighbours, and the rows of both sides."""
+    target, left, right, start = (Matrix(*given[k : k + 3]) for k in range(0, 12, 3))
     if contiguous:
-        sides = [side._replace(column=code.integer(LINE)) for side in sides]
-    return Factors(*sides, Profile(*given[12:14]), given[14])
+        line = code.integer(LINE)
+        target, start = target._replace(column=line), start._replace(column=line)
+        left, right = (side._replace(row=given[14] * LINE, column=line) for side in (left, right))
+    return Factors(target, left, right, start, Profile(*given[12:14]), given[14])
 
 
 def product(sign: int, contiguous: bool, code: Code, *given: Value) -> None:
@@ -119,8 +128,8 @@ def product(sign: int, contiguous: bool, code: Code, *given: Value) -> None:
     def some_of(i: Value, height: int, j: Value, width: int, terms: tuple[Value, Value]) -> None:
         places = [(r, c) for r in range(height) for c in range(width)]
         for some, offset, found in piece(code, sign, of, i, j, places, terms):
-            for (r, c), value in found.items():
-                some.store(of.target.at(i + r, j + c) + offset, value)
+            for at, value in zip(of.target.near(i, j, places), found, strict=True):
+                some.store(at + offset, value)
 
     def some_rows(i: Value, height: int) -> None:
         terms = of.profile.terms(code, i, height, of.inner)
@@ -141,25 +150,27 @@ def symmetric_product(sign: int, contiguous: bool, code: Code, *given: Value) ->
     of, size = factors(code, contiguous, given)._replace(taken=given[17:]), given[15]
     cut = list(pieces(code, size, tallest()))
 
-    def some_of(i: Value, height: int, j: Value, width: int, diagonal: bool) -> None:
+    def some_of(i: Value, height: int, j: Value, width: int, terms: tuple[Value, Value], diagonal: bool) -> None:
         places = [(r, c) for r in range(height) for c in range(width) if r <= c or not diagonal]
-        for some, offset, found in piece(code, sign, of, i, j, places, of.profile.terms(code, j, width, of.inner)):
-            for (r, c), value in found.items():
-                some.store(of.target.at(i + r, j + c) + offset, value)
-            for (r, c), value in found.items():
+        turned = [(c, r) for r, c in places]
+        for some, offset, found in piece(code, sign, of, i, j, places, terms):
+            for at, value in zip(of.target.near(i, j, places), found, strict=True):
+                some.store(at + offset, value)
+            for at, (r, c), value in zip(of.target.near(j, i, turned), places, found, strict=True):
                 if r != c or not diagonal:
-                    some.store(of.target.at(j + c, i + r) + offset, value)
+                    some.store(at + offset, value)
 
-    def some_rows(number: int, a: Value) -> None:
-        height, count, start = cut[number]
-        i = start + a * height
-        some_of(i, height, i, height, True)
-        each(code, a + 1, count, lambda b: some_of(i, height, start + b * height, height, False))
-        for width, more, first in cut[number + 1 :]:
-            each(code, 0, more, lambda b, w=width, f=first: some_of(i, height, f + b * w, w, False))  # type: ignore[misc]
+    def some_columns(number: int, a: Value) -> None:
+        width, _, start = cut[number]
+        j = start + a * width
+        terms = of.profile.terms(code, j, width, of.inner)
+        for height, count, first in cut[:number]:
+            each(code, 0, count, lambda b, h=height, f=first: some_of(f + b * h, h, j, width, terms, False))  # type: ignore[misc]
+        each(code, 0, a, lambda b: some_of(start + b * width, width, j, width, terms, False))
+        some_of(j, width, j, width, terms, True)
 
     for number, (_, count, _) in enumerate(cut):
-        each(code, 0, count, functools.partial(some_rows, number))
+        each(code, 0, count, functools.partial(some_columns, number))
 
 
 @njit(**OPTIONS)
