@@ -222,22 +222,29 @@ def add_symmetric_less(zero, target, left, right, start, profile, size, taken, c
 LONGEST = 8  # rows of a matrix that are multiplied by a vector at a time
 
 
-def apply_to(code: Code, *given: Value) -> None:
-    """target = start + matrix @ x, of a matrix whose rows are contiguous, and columns with an entry in each line."""
+def apply_to(symmetric: bool, code: Code, *given: Value) -> None:
+    """target = start + matrix @ x, of a matrix whose rows are contiguous, and columns with an entry in each line.
+
+    ``symmetric``: the matrix is, and its columns are read in place of its rows, all of them.
+    """
     target, matrix, row, x, start, profile, step, inner, rows = given
-    of = Profile(profile, step)
+    of, line = Profile(profile, step), code.integer(LINE)
+    entry, term_of = (line, row) if symmetric else (row, line)
 
     def some_rows(i: Value, height: int) -> None:
-        own, terms = [matrix + (i + r) * row for r in range(height)], of.terms(code, i, height, inner)
+        begin, end = (code.integer(0), inner) if symmetric else of.terms(code, i, height, inner)
+        first = matrix + i * entry + begin * term_of
         for some, lane in narrow(code):
             offset = lane * code.size_of_real
 
-            def term(k: Value, sums: Any, some: Code = some, offset: int = offset) -> Any:
+            def term(k: Value, state: Any, some: Code = some, offset: int = offset) -> Any:
+                at, sums = state
                 factor = some.load(x + k * LINE + offset)
-                return tuple(y + some.load(at + k * LINE + offset) * factor for y, at in zip(sums, own, strict=True))
+                sums = tuple(y + some.load(at + entry * r + offset) * factor for r, y in enumerate(sums))
+                return at + term_of, sums
 
             begun = tuple(some.load(start + (i + r) * LINE + offset) for r in range(height))
-            for r, value in enumerate(some.fori(*terms, term, begun)):
+            for r, value in enumerate(some.fori(begin, end, term, (first, begun))[1]):
                 some.store(target + (i + r) * LINE + offset, value)
 
     for height, count, first in pieces(code, rows, LONGEST):
@@ -273,10 +280,18 @@ def apply_and_spread(code: Code, *given: Value) -> None:
         each(code, 0, count, lambda a, h=height, f=first: some_rows(f + a * h, h))  # type: ignore[misc]
 
 
-write_applied, spread_out = library.add("apply", apply_to), library.add("spread_out", apply_and_spread)
+write_applied = library.add("apply", functools.partial(apply_to, False))
+write_symmetric_applied = library.add("apply_symmetric", functools.partial(apply_to, True))
+spread_out = library.add("spread_out", apply_and_spread)
 
 
 @njit(**OPTIONS)
 def apply(zero, target, matrix, x, start, profile, inner, rows):
     """start + matrix @ x, sums of ``inner`` terms."""
     write_applied(zero, (target, matrix.address, matrix.row, x, start, profile.address, profile.step, inner, rows))
+
+
+@njit(**OPTIONS)
+def apply_symmetric(zero, target, matrix, x, start, size):
+    """The same of a symmetric matrix."""
+    write_symmetric_applied(zero, (target, matrix.address, matrix.row, x, start, 0, 0, size, size))

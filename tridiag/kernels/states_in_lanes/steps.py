@@ -33,6 +33,7 @@ from tridiag.kernels.states_in_lanes.matrices import (
     add_symmetric_less,
     any_matrix,
     apply,
+    apply_symmetric,
     library,
     spread_out,
     subtract_symmetric,
@@ -243,7 +244,7 @@ def observe(zero, job, worker, t, wanted):
     cov, news = Matrix(worker.cov, row, LINE), Matrix(worker.news, row, LINE)
     whole = any_matrix(worker)
     if p == 1:
-        apply(zero, worker.news, Matrix(worker.cov, row, LINE), sight.address, worker.zeros, whole, k, k)
+        apply_symmetric(zero, worker.news, cov, sight.address, worker.zeros, k)
     else:
         add_product(zero, news, sight, cov, Matrix(worker.zeros, 0, LINE), whole, k, p, k)
     add_symmetric(zero, Matrix(worker.S, noises, LINE), news, sight, noise, whole, k, p, p)
