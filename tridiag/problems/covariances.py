@@ -110,9 +110,24 @@ def sound(values: Any) -> Any:
     return np.concatenate([np.ones(0, bool), *found]).reshape(batch)
 
 
+def single(matrix: Any) -> list[bool]:
+    """By LAPACK, of the matrix with `added` on its diagonal."""
+    variances = matrix.diagonal()
+    largest = variances.max()
+    apart, more = largest * tolerance(matrix.dtype), added(largest, matrix.dtype)
+    if not variances.min() >= 0 or not (abs(matrix - matrix.T) <= apart).all():
+        return [False]
+    try:
+        return [bool(np.isfinite(np.linalg.cholesky(matrix + np.diag(np.full(len(matrix), more)))).all())]
+    except np.linalg.LinAlgError:
+        return [False]
+
+
 def by_lapack(values: Any) -> Any:
-    """By LAPACK, of matrices with `added` on their diagonals; or by elimination, where it says no to one of them."""
+    """The same of several: of halves, where LAPACK says no to one of them."""
     count, k, _ = values.shape
+    if count == 1:
+        return single(values[0])
     variances, turned = np.diagonal(values, axis1=1, axis2=2), values.swapaxes(1, 2)
     largest = variances.max(1)
     good = variances.min(1) >= 0
@@ -123,7 +138,7 @@ def by_lapack(values: Any) -> Any:
     try:
         factors = np.linalg.cholesky(raised.reshape(values.shape))
     except np.linalg.LinAlgError:
-        return eliminated(values) if count > 1 else np.zeros(1, bool)
+        return np.concatenate([by_lapack(values[: count // 2]), by_lapack(values[count // 2 :])])
     return good & np.isfinite(np.diagonal(factors, axis1=1, axis2=2)).all(1)
 
 
