@@ -104,6 +104,21 @@ def test_what_may_be_a_covariance_goes_another_way() -> None:
     assert np.isnan(kalman.log_likelihood(series(), **odd))
 
 
+@pytest.mark.parametrize("k", [9, LARGEST])
+def test_filters_of_many_states(k: int) -> None:
+    """Their covariances are looked at as those of few."""
+    y, parameters = series(), model(k)
+    right = meet("log_likelihood", y, parameters)
+    np.testing.assert_array_equal(found("log_likelihood", y, parameters), right)
+    wrong = parameters["Q"] - 2 * parameters["Q"].max() * np.eye(k)
+    with pytest.raises(ValueError, match="variance"):
+        kalman.log_likelihood(y, **parameters | {"Q": wrong})
+    indefinite = np.eye(k) - np.ones((k, k)) / 2
+    assert found("log_likelihood", y, parameters | {"P0": indefinite}) is None
+    with pytest.raises(ValueError, match="semidefinite"):
+        kalman.log_likelihood(y, **parameters | {"P0": indefinite})
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_start_that_is_unknown_is_not_found_as_known(verb: str) -> None:
     """Also where nothing is observed, and no result of the kernel would tell that it is of no use."""

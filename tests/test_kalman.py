@@ -434,6 +434,23 @@ def test_covariances_are_symmetric_but_for_rounding(k: int, count: int) -> None:
                 check_covariance("R", covs, 5)
 
 
+@pytest.mark.parametrize("k", [8, 9, 40])
+def test_covariances_of_many_states_are_told_apart(k: int) -> None:
+    """However many are looked at together, just those that are none are refused; what is not finite is let through."""
+    from tridiag.problems.covariances import check_covariance, sound
+
+    factors = np.random.default_rng(k).normal(size=(300, k, k))
+    covs = factors @ factors.swapaxes(-1, -2)
+    assert sound(covs).all()
+    covs[[5, 17]] = np.nan
+    check_covariance("Q", covs, 7)
+    covs[[100, 299]] -= 2 * covs.max() * np.eye(k)
+    assert np.flatnonzero(~sound(covs)).tolist() == [5, 17, 100, 299]
+    covs[100] = np.eye(k) - np.ones((k, k)) / 2
+    with pytest.raises(ValueError, match=r"Q\[100\] is not positive semidefinite"):
+        check_covariance("Q", covs[:-1], 7)
+
+
 def test_a_filter_goes_on_from_its_own_covariance() -> None:
     """Where one observation is exact a variance may come out below 0 by rounding; -1e-3 of the largest is none."""
     parameters = model(2, 1)

@@ -95,15 +95,18 @@ def surely(rows: list[list[float]], dtype: Any) -> bool:
 
 
 BLOCK = 4096  # matrices that are looked at together
+BLOCK_OF_LAPACK = 2**14  # entries of those, where LAPACK looks at them; of more, NumPy's copies are new pages of memory
 
 
 def sound(values: Any) -> Any:
     """Which are certainly symmetric and positive semidefinite; of the others only `check_covariance` can tell."""
     *batch, k, _ = values.shape
     every = values.reshape(-1, k, k)
+    size, look = BLOCK, eliminated
+    if k > FEW or len(every) == 1:
+        size, look = max(1, BLOCK_OF_LAPACK // k**2), by_lapack
     with np.errstate(all="ignore"):
-        blocks = [every[first : first + BLOCK] for first in range(0, len(every), BLOCK)]
-        found = [single(*block) if len(block) == 1 else eliminated(block) for block in blocks]
+        found = [look(every[first : first + size]) for first in range(0, len(every), size)]
     return np.concatenate([np.ones(0, bool), *found]).reshape(batch)
 
 
@@ -118,6 +121,25 @@ def single(matrix: Any) -> list[bool]:
         return [bool(np.isfinite(np.linalg.cholesky(matrix + np.diag(np.full(len(matrix), more)))).all())]
     except np.linalg.LinAlgError:
         return [False]
+
+
+def by_lapack(values: Any) -> Any:
+    """The same of several: of halves, where LAPACK says no to one of them."""
+    count, k, _ = values.shape
+    if count == 1:
+        return single(values[0])
+    variances, turned = np.diagonal(values, axis1=1, axis2=2), values.swapaxes(1, 2)
+    largest = variances.max(1)
+    good = variances.min(1) >= 0
+    if not (values == turned).all():
+        good &= abs(values - turned).reshape(count, k * k).max(1) <= largest * tolerance(values.dtype)
+    raised = values.reshape(count, k * k).copy()
+    raised[:, :: k + 1] += added(largest, values.dtype)[:, None]
+    try:
+        factors = np.linalg.cholesky(raised.reshape(values.shape))
+    except np.linalg.LinAlgError:
+        return np.concatenate([by_lapack(values[: count // 2]), by_lapack(values[count // 2 :])])
+    return good & np.isfinite(np.diagonal(factors, axis1=1, axis2=2)).all(1)
 
 
 def eliminated(values: Any) -> Any:

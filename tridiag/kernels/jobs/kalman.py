@@ -164,7 +164,8 @@ def expected_of_step(shape: Shape) -> np.ndarray[Any, Any]:
 def is_small(form: StateSpace) -> bool:
     """Whether one thread computes a filter, and `expected` has room for its covariances."""
     largest = max(form.states, form.observed)
-    return unknowns_of(form) < WORTH_A_THREAD and largest <= K.LARGEST
+    work = unknowns_of(form) * (1 if is_written_out(form.states, form.observed) else form.states)
+    return work < WORTH_A_THREAD and largest <= K.LARGEST
 
 
 def unknowns_of(form: StateSpace) -> int:

@@ -9,6 +9,7 @@ from llvmlite import ir
 
 from tridiag.kernels.access.moves import in_lanes, out_of_lanes
 from tridiag.kernels.access.operands import QUAD, addresses
+from tridiag.kernels.many_states.profiles import ROW
 from tridiag.kernels.many_states.rows import each
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import LINE, Code
@@ -92,13 +93,27 @@ def outline(code: Code, target: Value, matrix: Value, size: Value) -> Value:
             return code.pick(there & (j < ends[0]), j, ends[0]), code.pick(there, j + 1, ends[1])
 
         begin, end = code.fori(0, size, entry, (size, code.integer(0)))
-        code.store_as(target + i * 16, begin)
-        code.store_as(target + i * 16 + 8, end)
+        code.store_as(target + i * ROW, begin)
+        code.store_as(target + i * ROW + 8, end)
         return (state[0] + code.pick(begin < end, end - begin, code.integer(0)),)
 
     return code.fori(0, size, row, (code.integer(0),))[0]
 
 
-profile_of = library.add("profile", outline)
+def join_below(code: Code, target: Value, profile: Value, size: Value) -> None:
+    """The profile that has in each row what another one has there and in all rows below."""
+
+    def row(e: Value, ends: Any) -> Any:
+        at = (size - e - 1) * ROW
+        low, high = code.word(profile + at), code.word(profile + at + 8)
+        begin, end = code.pick(low < ends[0], low, ends[0]), code.pick(high > ends[1], high, ends[1])
+        code.store_as(target + at, begin)
+        code.store_as(target + at + 8, end)
+        return begin, end
+
+    code.fori(0, size, row, (size, code.integer(0)))
+
+
+profile_of, joined_below = library.add("profile", outline), library.add("joined_below", join_below)
 mirror, transpose, pick_out = library.add("mirror", reflect), library.add("transpose", turn), library.add("copy", copy)
 clear, put_ones = (library.add(name, functools.partial(fill, x)) for name, x in (("clear", 0.0), ("put_ones", 1.0)))

@@ -169,7 +169,11 @@ def go_to_step(zero, job, worker):
     apply(zero, worker.mean, Matrix(worker.cov, row, LINE), worker.carried, worker.mean, whole, k, k)
     add_outer(zero, (worker.found, worker.later, worker.mean, k, k))
     worker.later, worker.carried = worker.carried, worker.later
-    turned, told, nothing = Matrix(worker.turned, row, LINE), Matrix(worker.told, row, LINE), Matrix(worker.zeros, 0, 0)
+    turned, told, nothing = (
+        Matrix(worker.turned, row, LINE),
+        Matrix(worker.told, row, LINE),
+        Matrix(worker.zeros, 0, LINE),
+    )
     product, of_F = Matrix(worker.product, row, LINE), Matrix(worker.found, row, LINE)
     add_product(zero, product, told, turned, nothing, whole, k, k, k)
     add_product(zero, of_F, product, Matrix(worker.cov, row, LINE), of_F, whole, k, k, k)
@@ -301,7 +305,7 @@ def pull(zero, job, worker, t):
     k, p, row = job.states, job.observed, job.states * LINE
     apply(zero, worker.variances, Matrix(worker.gains, row, LINE), worker.later, worker.zeros, whole, k, p)
     solved_back(zero, (job, worker))
-    pulled, nothing = Matrix(worker.pulled + p * row, row, LINE), Matrix(worker.zeros, 0, 0)
+    pulled, nothing = Matrix(worker.pulled + p * row, row, LINE), Matrix(worker.zeros, 0, LINE)
     gains, told, cov = (Matrix(worker.gains, row, LINE), Matrix(worker.told, row, LINE), Matrix(worker.cov, row, LINE))
     add_product(zero, pulled, gains, told, nothing, whole, k, p, k)
     add_symmetric(zero, Matrix(worker.S, p * LINE, LINE), pulled, gains, nothing, whole, k, p, p)

@@ -11,7 +11,7 @@ from tridiag.kernels.many_states.rows import each
 from tridiag.kernels.simd.records import At
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import LINE, OPTIONS, Code
-from tridiag.kernels.states_in_lanes.copies import mirror, pick_out, profile_of
+from tridiag.kernels.states_in_lanes.copies import joined_below, mirror, pick_out, profile_of
 from tridiag.kernels.states_in_lanes.matrices import library
 from tridiag.kernels.states_in_lanes.steps import load_motion, load_sight
 from tridiag.kernels.states_in_lanes.workspace import LOSS
@@ -143,3 +143,4 @@ def change_basis(zero, job, worker):
     for target in (worker.before, worker.spread):
         pick_out(zero, (target, worker.cov, row + LINE, k))
     profile_of(zero, (worker.profile, worker.F, k))
+    joined_below(zero, (worker.below, worker.profile, k))

@@ -34,6 +34,12 @@ class Matrix(NamedTuple):
     def at(self, i: Any, j: Any) -> Any:
         return self.address + i * self.row + j * self.column
 
+    def near(self, i: Any, j: Any, places: list[tuple[int, int]]) -> list[Any]:
+        """The addresses of entries at such places from (i, j) on: one product for all."""
+        first = self.at(i, j)
+        rows = {r: first + self.row * r for r, _ in places}
+        return [rows[r] + self.column * c for r, c in places]
+
 
 @njit(**OPTIONS)
 def any_matrix(worker):
@@ -47,7 +53,7 @@ class Factors(NamedTuple):
     target: Matrix
     left: Matrix
     right: Matrix
-    start: Matrix
+    start: Matrix  # one row for all, where rows lie 0 bytes apart
     profile: Profile  # of one of the sides
     inner: Value
     taken: tuple[Value, ...] = ()  # two addresses of columns whose products are subtracted too, and how many
@@ -72,24 +78,25 @@ def pieces(code: Code, count: Value, tall: int) -> Iterator[tuple[int, Value, Va
 
 def piece(
     code: Code, sign: int, of: Factors, i: Value, j: Value, places: list[tuple[int, int]], terms: tuple[Value, Value]
-) -> Iterator[tuple[Code, int, dict[tuple[int, int], Value]]]:
+) -> Iterator[tuple[Code, int, tuple[Value, ...]]]:
     """The entries of a result at such places from (i, j) on, for the lanes of a register at a time."""
     combine = operator.add if sign > 0 else operator.sub
     rows, columns = sorted({r for r, _ in places}), sorted({c for _, c in places})
-    left = {r: of.left.at(i + r, 0) for r in rows}
-    right = {c: of.right.at(j + c, 0) for c in columns}
+    sides = of.left.at(i, terms[0]), of.right.at(j, terms[0])
     for some, lane in narrow(code):
         offset = lane * code.size_of_real
 
-        def term(k: Value, sums: Any, some: Code = some, offset: int = offset) -> Any:
-            x = {r: some.load(left[r] + k * of.left.column + offset) for r in rows}
-            y = {c: some.load(right[c] + k * of.right.column + offset) for c in columns}
-            return tuple(combine(own, x[r] * y[c]) for own, (r, c) in zip(sums, places, strict=True))
+        def term(k: Value, state: Any, some: Code = some, offset: int = offset) -> Any:
+            left, right, sums = state
+            x = {r: some.load(left + r * of.left.row + offset) for r in rows}
+            y = {c: some.load(right + c * of.right.row + offset) for c in columns}
+            sums = tuple(combine(own, x[r] * y[c]) for own, (r, c) in zip(sums, places, strict=True))
+            return left + of.left.column, right + of.right.column, sums
 
-        begun = tuple(some.load(of.start.at(i + r, j + c) + offset) for r, c in places)
+        begun = tuple(some.load(at + offset) for at in of.start.near(i, j, places))
         if of.taken:
             begun = some.fori(0, of.taken[2], functools.partial(less, some, of, i, j, places, offset), begun)
-        yield some, offset, dict(zip(places, some.fori(*terms, term, begun), strict=True))
+        yield some, offset, some.fori(*terms, term, (*sides, begun))[2]
 
 
 def less(
@@ -97,34 +104,39 @@ def less(
 ) -> Any:
     """Sums without the product of two columns."""
     left, right, _ = of.taken
-    step = column * of.inner * LINE
-    x = {r: some.load(left + step + (i + r) * LINE + offset) for r, _ in places}
-    y = {c: some.load(right + step + (j + c) * LINE + offset) for _, c in places}
+    step = column * of.inner * LINE + offset
+    x = {r: some.load(left + i * LINE + step + r * LINE) for r, _ in places}
+    y = {c: some.load(right + j * LINE + step + c * LINE) for _, c in places}
     return tuple(own - x[r] * y[c] for own, (r, c) in zip(sums, places, strict=True))
 
 
 def factors(code: Code, contiguous: bool, given: tuple[Value, ...]) -> Factors:
-    """``contiguous``: the terms of a sum are neighbours."""
+    """``contiguous``: the entries of a row are neighbours, and the rows of both sides."""
     target, left, right, start = (Matrix(*given[k : k + 3]) for k in range(0, 12, 3))
     if contiguous:
-        left, right = (side._replace(column=code.integer(LINE)) for side in (left, right))
+        line = code.integer(LINE)
+        target, start = target._replace(column=line), start._replace(column=line)
+        left, right = (side._replace(row=given[14] * LINE, column=line) for side in (left, right))
     return Factors(target, left, right, start, Profile(*given[12:14]), given[14])
 
 
 def product(sign: int, contiguous: bool, code: Code, *given: Value) -> None:
-    """All of a result; the profile is that of the left side."""
-    of, rows, columns = factors(code, contiguous, given), given[15], given[16]
+    """A result, or of each row the columns of a profile alone; the other profile is that of the left side."""
+    of, rows, columns, alone = factors(code, contiguous, given), given[15], given[16], Profile(*given[17:19])
+    partial = given[19] == code.integer(1)
 
     def some_of(i: Value, height: int, j: Value, width: int, terms: tuple[Value, Value]) -> None:
         places = [(r, c) for r in range(height) for c in range(width)]
         for some, offset, found in piece(code, sign, of, i, j, places, terms):
-            for (r, c), value in found.items():
-                some.store(of.target.at(i + r, j + c) + offset, value)
+            for at, value in zip(of.target.near(i, j, places), found, strict=True):
+                some.store(at + offset, value)
 
     def some_rows(i: Value, height: int) -> None:
         terms = of.profile.terms(code, i, height, of.inner)
-        for width, count, first in pieces(code, columns, tallest()):
-            each(code, 0, count, lambda b, w=width, f=first: some_of(i, height, f + b * w, w, terms))  # type: ignore[misc]
+        begin, end = alone.terms(code, i, height, columns)
+        begin, end = code.pick(partial, begin, code.integer(0)), code.pick(partial, end, columns)
+        for width, count, first in pieces(code, end - begin, tallest()):
+            each(code, 0, count, lambda b, w=width, f=begin + first: some_of(i, height, f + b * w, w, terms))  # type: ignore[misc]
 
     for height, count, first in pieces(code, rows, tallest()):
         each(code, 0, count, lambda a, h=height, f=first: some_rows(f + a * h, h))  # type: ignore[misc]
@@ -138,25 +150,27 @@ def symmetric_product(sign: int, contiguous: bool, code: Code, *given: Value) ->
     of, size = factors(code, contiguous, given)._replace(taken=given[17:]), given[15]
     cut = list(pieces(code, size, tallest()))
 
-    def some_of(i: Value, height: int, j: Value, width: int, diagonal: bool) -> None:
+    def some_of(i: Value, height: int, j: Value, width: int, terms: tuple[Value, Value], diagonal: bool) -> None:
         places = [(r, c) for r in range(height) for c in range(width) if r <= c or not diagonal]
-        for some, offset, found in piece(code, sign, of, i, j, places, of.profile.terms(code, j, width, of.inner)):
-            for (r, c), value in found.items():
-                some.store(of.target.at(i + r, j + c) + offset, value)
-            for (r, c), value in found.items():
+        turned = [(c, r) for r, c in places]
+        for some, offset, found in piece(code, sign, of, i, j, places, terms):
+            for at, value in zip(of.target.near(i, j, places), found, strict=True):
+                some.store(at + offset, value)
+            for at, (r, c), value in zip(of.target.near(j, i, turned), places, found, strict=True):
                 if r != c or not diagonal:
-                    some.store(of.target.at(j + c, i + r) + offset, value)
+                    some.store(at + offset, value)
 
-    def some_rows(number: int, a: Value) -> None:
-        height, count, start = cut[number]
-        i = start + a * height
-        some_of(i, height, i, height, True)
-        each(code, a + 1, count, lambda b: some_of(i, height, start + b * height, height, False))
-        for width, more, first in cut[number + 1 :]:
-            each(code, 0, more, lambda b, w=width, f=first: some_of(i, height, f + b * w, w, False))  # type: ignore[misc]
+    def some_columns(number: int, a: Value) -> None:
+        width, _, start = cut[number]
+        j = start + a * width
+        terms = of.profile.terms(code, j, width, of.inner)
+        for height, count, first in cut[:number]:
+            each(code, 0, count, lambda b, h=height, f=first: some_of(f + b * h, h, j, width, terms, False))  # type: ignore[misc]
+        each(code, 0, a, lambda b: some_of(start + b * width, width, j, width, terms, False))
+        some_of(j, width, j, width, terms, True)
 
     for number, (_, count, _) in enumerate(cut):
-        each(code, 0, count, functools.partial(some_rows, number))
+        each(code, 0, count, functools.partial(some_columns, number))
 
 
 @njit(**OPTIONS)
@@ -167,18 +181,29 @@ def flat(target, left, right, start, profile):
     return (*of_target, *of_right, profile.address, profile.step)
 
 
-def named(name: str, body: Any, sign: int, contiguous: bool) -> Any:
-    """A product as a function of matrices, a profile, the terms of a sum, and the rows and columns of the result."""
-    write = library.add(name, functools.partial(body, sign, contiguous))
-
-    @njit(**OPTIONS)
-    def run(zero, target, left, right, start, profile, inner, rows, columns):
-        write(zero, (*flat(target, left, right, start, profile), inner, rows, columns))
-
-    return run
-
-
+write_product = library.add("add_product", functools.partial(product, 1, True))
 write_symmetric = library.add("add_symmetric", functools.partial(symmetric_product, 1, True))
+write_less = library.add("subtract_symmetric", functools.partial(symmetric_product, -1, False))
+
+
+@njit(**OPTIONS)
+def add_product(zero, target, left, right, start, profile, inner, rows, columns):
+    """start + left @ right.T, of matrices whose rows are contiguous."""
+    write_product(
+        zero, (*flat(target, left, right, start, profile), inner, rows, columns, profile.address, profile.step, 0)
+    )
+
+
+@njit(**OPTIONS)
+def add_some(zero, target, left, right, start, profile, some, size):
+    """The same of square matrices, and of each row no columns but those of the profile ``some``."""
+    write_product(zero, (*flat(target, left, right, start, profile), size, size, size, some.address, some.step, 1))
+
+
+@njit(**OPTIONS)
+def subtract_symmetric(zero, target, left, right, start, profile, inner, rows, columns):
+    """start - left @ right.T, of any matrices."""
+    write_less(zero, (*flat(target, left, right, start, profile), inner, rows, columns))
 
 
 @njit(**OPTIONS)
@@ -192,32 +217,34 @@ def add_symmetric_less(zero, target, left, right, start, profile, size, taken, c
     write_symmetric(zero, (*flat(target, left, right, start, profile), size, size, size, taken[0], taken[1], count))
 
 
-# of matrices whose rows are contiguous; and of any, for sums of few terms
-add_product = named("add_product", product, 1, True)
-subtract_symmetric = named("subtract_symmetric", symmetric_product, -1, False)
-
-
 # ------------------------------------------------------------------------------------------------------- vectors
 
 LONGEST = 8  # rows of a matrix that are multiplied by a vector at a time
 
 
-def apply_to(code: Code, *given: Value) -> None:
-    """target = start + matrix @ x, of a matrix whose rows are contiguous, and columns with an entry in each line."""
+def apply_to(symmetric: bool, code: Code, *given: Value) -> None:
+    """target = start + matrix @ x, of a matrix whose rows are contiguous, and columns with an entry in each line.
+
+    ``symmetric``: the matrix is, and its columns are read in place of its rows, all of them.
+    """
     target, matrix, row, x, start, profile, step, inner, rows = given
-    of = Profile(profile, step)
+    of, line = Profile(profile, step), code.integer(LINE)
+    entry, term_of = (line, row) if symmetric else (row, line)
 
     def some_rows(i: Value, height: int) -> None:
-        own, terms = [matrix + (i + r) * row for r in range(height)], of.terms(code, i, height, inner)
+        begin, end = (code.integer(0), inner) if symmetric else of.terms(code, i, height, inner)
+        first = matrix + i * entry + begin * term_of
         for some, lane in narrow(code):
             offset = lane * code.size_of_real
 
-            def term(k: Value, sums: Any, some: Code = some, offset: int = offset) -> Any:
+            def term(k: Value, state: Any, some: Code = some, offset: int = offset) -> Any:
+                at, sums = state
                 factor = some.load(x + k * LINE + offset)
-                return tuple(y + some.load(at + k * LINE + offset) * factor for y, at in zip(sums, own, strict=True))
+                sums = tuple(y + some.load(at + entry * r + offset) * factor for r, y in enumerate(sums))
+                return at + term_of, sums
 
             begun = tuple(some.load(start + (i + r) * LINE + offset) for r in range(height))
-            for r, value in enumerate(some.fori(*terms, term, begun)):
+            for r, value in enumerate(some.fori(begin, end, term, (first, begun))[1]):
                 some.store(target + (i + r) * LINE + offset, value)
 
     for height, count, first in pieces(code, rows, LONGEST):
@@ -253,10 +280,18 @@ def apply_and_spread(code: Code, *given: Value) -> None:
         each(code, 0, count, lambda a, h=height, f=first: some_rows(f + a * h, h))  # type: ignore[misc]
 
 
-write_applied, spread_out = library.add("apply", apply_to), library.add("spread_out", apply_and_spread)
+write_applied = library.add("apply", functools.partial(apply_to, False))
+write_symmetric_applied = library.add("apply_symmetric", functools.partial(apply_to, True))
+spread_out = library.add("spread_out", apply_and_spread)
 
 
 @njit(**OPTIONS)
 def apply(zero, target, matrix, x, start, profile, inner, rows):
     """start + matrix @ x, sums of ``inner`` terms."""
     write_applied(zero, (target, matrix.address, matrix.row, x, start, profile.address, profile.step, inner, rows))
+
+
+@njit(**OPTIONS)
+def apply_symmetric(zero, target, matrix, x, start, size):
+    """The same of a symmetric matrix."""
+    write_symmetric_applied(zero, (target, matrix.address, matrix.row, x, start, 0, 0, size, size))

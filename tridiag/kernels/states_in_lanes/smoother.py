@@ -108,7 +108,7 @@ def carry_back(zero, job, worker, t):
     if t == job.steps - 2 or stride(job, K.F) != 0:
         transpose(zero, (worker.turned, worker.F, k))
     turned, told = Matrix(worker.turned, row, LINE), Matrix(worker.told, row, LINE)
-    product, nothing = Matrix(worker.product, row, LINE), Matrix(worker.zeros, 0, 0)
+    product, nothing = Matrix(worker.product, row, LINE), Matrix(worker.zeros, 0, LINE)
     apply(zero, worker.carried, Matrix(worker.turned, row, LINE), worker.later, worker.zeros, whole, k, k)
     add_product(zero, product, turned, told, nothing, whole, k, k, k)
     add_symmetric(zero, told, product, turned, nothing, whole, k, k, k)
@@ -122,7 +122,7 @@ def add_later(zero, job, worker):
     worker.later, worker.carried = worker.carried, worker.later
     cov, product = Matrix(worker.cov, row, LINE), Matrix(worker.product, row, LINE)
     apply(zero, worker.mean, Matrix(worker.cov, row, LINE), worker.later, worker.mean, whole, k, k)
-    add_product(zero, product, cov, Matrix(worker.told, row, LINE), Matrix(worker.zeros, 0, 0), whole, k, k, k)
+    add_product(zero, product, cov, Matrix(worker.told, row, LINE), Matrix(worker.zeros, 0, LINE), whole, k, k, k)
     add_symmetric(zero, Matrix(worker.smoothed, row, LINE), product, cov, cov, whole, k, k, k)
     worker.cov, worker.smoothed = worker.smoothed, worker.cov
 
@@ -187,7 +187,7 @@ def collect(zero, job, worker):
     apply(zero, worker.scaled, Matrix(worker.news, row, LINE), worker.later, worker.zeros, whole, k, p)
     weigh(zero, (job, worker))
     news, told = Matrix(worker.news, row, LINE), Matrix(worker.told, row, LINE)
-    pulled, nothing = worker.pulled + p * row, Matrix(worker.zeros, 0, 0)
+    pulled, nothing = worker.pulled + p * row, Matrix(worker.zeros, 0, LINE)
     add_product(zero, Matrix(pulled, row, LINE), news, told, nothing, whole, k, p, k)
     add_symmetric(zero, Matrix(worker.S, p * LINE, LINE), Matrix(pulled, row, LINE), news, nothing, whole, k, p, p)
     halve(zero, (job, worker))

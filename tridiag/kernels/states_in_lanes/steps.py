@@ -9,20 +9,31 @@ from numba import njit
 from tridiag.kernels.access.operands import addresses, lanes_of
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.kalman.loops import NEARLY
-from tridiag.kernels.many_states.profiles import Profile
+from tridiag.kernels.many_states.profiles import ROW, Profile
 from tridiag.kernels.many_states.rows import each
 from tridiag.kernels.many_states.steps import stride
 from tridiag.kernels.simd.records import At
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import LINE, OPTIONS, Code
-from tridiag.kernels.states_in_lanes.copies import clear, gather, mirror, pick_out, profile_of, put_ones, scatter
+from tridiag.kernels.states_in_lanes.copies import (
+    clear,
+    gather,
+    joined_below,
+    mirror,
+    pick_out,
+    profile_of,
+    put_ones,
+    scatter,
+)
 from tridiag.kernels.states_in_lanes.matrices import (
     Matrix,
     add_product,
+    add_some,
     add_symmetric,
     add_symmetric_less,
     any_matrix,
     apply,
+    apply_symmetric,
     library,
     spread_out,
     subtract_symmetric,
@@ -54,6 +65,7 @@ def load_motion(zero, job, worker, t):
     k = job.states
     if load(zero, job, worker, K.F, t, worker.F, k * k):
         profile_of(zero, (worker.profile, worker.F, k))
+        joined_below(zero, (worker.below, worker.profile, k))
     load(zero, job, worker, K.Q, t, worker.Q, k * k)
 
 
@@ -232,9 +244,9 @@ def observe(zero, job, worker, t, wanted):
     cov, news = Matrix(worker.cov, row, LINE), Matrix(worker.news, row, LINE)
     whole = any_matrix(worker)
     if p == 1:
-        apply(zero, worker.news, Matrix(worker.cov, row, LINE), sight.address, worker.zeros, whole, k, k)
+        apply_symmetric(zero, worker.news, cov, sight.address, worker.zeros, k)
     else:
-        add_product(zero, news, sight, cov, Matrix(worker.zeros, 0, 0), whole, k, p, k)
+        add_product(zero, news, sight, cov, Matrix(worker.zeros, 0, LINE), whole, k, p, k)
     add_symmetric(zero, Matrix(worker.S, noises, LINE), news, sight, noise, whole, k, p, p)
     of_sight = sight.address, row, worker.mean, worker.spread, worker.zeros, 0, whole.address, whole.step, k, p
     spread_out(zero, (worker.scaled, worker.variances, *of_sight))
@@ -304,13 +316,13 @@ def predict(zero, job, worker, updated):
     ``updated``: whether the covariances are, by `update_covariance`; if not, it is F P F^T + Q - (F G^T) D (F G^T)^T.
     """
     k, row = job.states, job.states * LINE
-    F, Q, nothing = Matrix(worker.F, row, LINE), Matrix(worker.Q, row, LINE), Matrix(worker.zeros, 0, 0)
+    F, Q, nothing = Matrix(worker.F, row, LINE), Matrix(worker.Q, row, LINE), Matrix(worker.zeros, 0, LINE)
     cov, product = Matrix(worker.cov, row, LINE), Matrix(worker.product, row, LINE)
-    profile = Profile(worker.profile, 16)
+    profile, below = Profile(worker.profile, ROW), Profile(worker.below, ROW)
     of_Q = worker.Q, row + LINE, profile.address, profile.step, k, k
     spread_out(zero, (worker.ahead, worker.moved, worker.F, row, worker.mean, worker.before, *of_Q))
     worker.mean, worker.ahead = worker.ahead, worker.mean
-    add_product(zero, product, F, cov, nothing, profile, k, k, k)
+    add_some(zero, product, F, cov, nothing, profile, below, k)  # a sum for (i, j), i <= j, has row j of F
     if updated:
         add_symmetric(zero, cov, product, F, Q, profile, k, k, k)
     else:

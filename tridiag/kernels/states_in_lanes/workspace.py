@@ -7,6 +7,7 @@ from numba import njit
 from tridiag.kernels.access.operands import lanes_of
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.jobs.words.record import Word
+from tridiag.kernels.many_states.profiles import ROW
 from tridiag.kernels.runtime.workspace import Workspace, aligned, workspace
 from tridiag.kernels.simd.memory import set_word
 from tridiag.kernels.simd.records import address_of
@@ -26,7 +27,7 @@ class Group(Workspace):
     F, H, Q, R = (Word() for _ in range(4))
     mean, ahead = Word(), Word()  # of the states, and what is predicted for the next step
     cov, product = Word(), Word()
-    profile, whole = Word(), Word()  # of F; of any matrix
+    profile, below, whole = Word(), Word(), Word()  # of F; what its rows from each on span; of any matrix
     held = Word()  # whether parameters that are constant are here before the first step
     there, sight, noise = Word(), Word(), Word()  # 1 or 0; H and R of what is there
     errors = Word()
@@ -50,10 +51,11 @@ class Group(Workspace):
 
 
 ARRAYS, allocate, give_back = workspace(
-    Group, "bindings", "F", "H", "Q", "R", "mean", "ahead", "cov", "product", "profile", "whole", "there", "sight",
-    "noise", "errors", "news", "S", "gains", "moved_gains", "weighed", "variances", "weights", "scaled", "before",
-    "now", "spread", "moved", "older", "reach", "zeros", "scratch", "sums", "sums_forwards", "turned", "later",
-    "carried", "told", "smoothed", "pulled", "u", "precision", "inverse", "found", "ahead_of_all", "states", "alone",
+    Group, "bindings", "F", "H", "Q", "R", "mean", "ahead", "cov", "product", "profile", "below", "whole", "there",
+    "sight", "noise", "errors", "news", "S", "gains", "moved_gains", "weighed", "variances", "weights", "scaled",
+    "before", "now", "spread", "moved", "older", "reach", "zeros", "scratch", "sums", "sums_forwards", "turned",
+    "later", "carried", "told", "smoothed", "pulled", "u", "precision", "inverse", "found", "ahead_of_all",
+    "states", "alone",
 )  # fmt: skip
 JOB_OF_ONE = K.Filter.size() + 8 * K.OPERANDS
 
@@ -74,12 +76,12 @@ def allocate_group(zero, job, back, slope):
     square, loads, noises = job.states * k, job.observed * k, job.observed * p
     sizes = ARRAYS(
         bindings=aligned(8 * K.OPERANDS * lanes_of(zero, ())), F=square, H=loads, Q=square, R=noises, mean=k, ahead=k,
-        cov=square, product=square, profile=aligned(16 * job.states), whole=LINE, there=p, sight=loads, noise=noises,
-        errors=p, news=loads, S=noises, gains=loads, moved_gains=loads, weighed=loads,
-        variances=p, weights=p, scaled=p, before=k, now=k, spread=k, moved=k, older=k, reach=p, zeros=max(k, p),
-        scratch=k, sums=SUMS * LINE, sums_forwards=SUMS * LINE, turned=back * square, later=k, carried=k,
-        told=back * square, smoothed=back * square, pulled=back * 3 * loads, u=p,
-        precision=slope * noises, inverse=slope * noises, found=slope * (3 * square + loads + noises + k),
+        cov=square, product=square, profile=aligned(ROW * job.states), below=aligned(ROW * job.states), whole=LINE,
+        there=p, sight=loads, noise=noises, errors=p, news=loads, S=noises, gains=loads, moved_gains=loads,
+        weighed=loads, variances=p, weights=p, scaled=p, before=k, now=k, spread=k, moved=k, older=k, reach=p,
+        zeros=max(k, p), scratch=k, sums=SUMS * LINE, sums_forwards=SUMS * LINE, turned=back * square, later=k,
+        carried=k, told=back * square, smoothed=back * square, pulled=back * 3 * loads, u=p, precision=slope * noises,
+        inverse=slope * noises, found=slope * (3 * square + loads + noises + k),
         ahead_of_all=slope * size_of_state(job), states=slope * job.steps * size_of_state(job),
         alone=aligned(JOB_OF_ONE),
     )  # fmt: skip

@@ -33,7 +33,7 @@ class Filter(Job):
 WRITTEN_OUT = 8  # states, and values observed in a step: of larger models the size is a number of the job
 TOGETHER = 4  # vectors of series of such a model, where they share it
 COVARIANCES = Q, R, P0
-LARGEST = 8  # rows of a covariance that `Expected` has room for
+LARGEST = 32  # rows of a covariance that `Expected` has room for
 
 
 class Expected(Record):
