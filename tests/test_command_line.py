@@ -387,3 +387,13 @@ def test_a_reader_who_has_seen_enough() -> None:
         process.stdout.close()
         assert process.stderr.read() == ""
     assert process.returncode == 141
+
+
+@pytest.mark.skipif(os.name != "posix", reason="closes a stream by a shell")
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_streams_that_are_closed(closed: str) -> None:
+    """Who closes them hears nothing, and no traceback."""
+    command = f'exec "{sys.executable}" -m tridiag info {closed}'
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and done.stderr == ""
+    assert ("cores" in done.stdout) == (closed == "2>&-")

@@ -42,6 +42,8 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     named = arguments[:1] if arguments[:1] and arguments[0] in COMMANDS else []
     prog = " ".join([parser.prog, *named])
+    for closed in [name for name in ("stdout", "stderr") if getattr(sys, name) is None]:  # by who calls, with >&-
+        setattr(sys, closed, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
     try:
         return run(parser, arguments, named)
     except BrokenPipeError:  # who read it has seen enough
