@@ -46,18 +46,26 @@ template <typename T> struct Determinant {
   }
 };
 
-// Blocks that a multiprocessor has registers for, without a spill.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-const int BLOCKS_OF_DOUBLES = 4;
+// Blocks that a multiprocessor has registers for, without a spill; 1 where a bound costs spills.
+template <typename T> struct Blocks {
+  static constexpr int bytes = sizeof(T);
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+  static constexpr int solving = 1, counting = 1, cyclic = 1;
 #else
-const int BLOCKS_OF_DOUBLES = 5;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+  static constexpr int doubles = 4;
+#else
+  static constexpr int doubles = 5;
 #endif
+  static constexpr int solving = bytes == 16 ? 4 : bytes == 8 ? doubles : 5, counting = bytes == 16 ? 5 : bytes == 8 ? 7 : 8;
+  static constexpr int cyclic = bytes == 16 ? 3 : bytes == 8 ? 4 : 5;
+#endif
+};
 
 // A tridiagonal matrix. Row i of the scratch holds the pivot of column i - 1.
 template <typename T> struct Tridiagonal {
   enum { WORDS = 5, MULTIPLIER = 0, Q0, Q1, Q2, SWAP };
-  enum { BLOCKS = sizeof(T) == 16 ? 4 : sizeof(T) == 8 ? BLOCKS_OF_DOUBLES : 5 };
-  enum { PLENTY = sizeof(T) == 16 ? 5 : sizeof(T) == 8 ? 7 : 8 };  // where determinants are all that is asked for
+  enum { BLOCKS = Blocks<T>::solving, PLENTY = Blocks<T>::counting };  // the latter for determinants
   const System<T>& system;
   const Scratch<T>& kept;
   T last;
@@ -129,7 +137,7 @@ template <typename T> struct Tridiagonal {
 // A cyclic matrix: columns 1 .. n-2, then the corner; no singular leading block can stop it. Row i of the scratch holds the
 // pivot of column i - 1.
 template <typename T> struct Cyclic {
-  enum { WORDS = Stretch<T>::WORDS, BLOCKS = 1, PLENTY = sizeof(T) == 4 ? 5 : sizeof(T) == 8 ? 4 : 3 };
+  enum { WORDS = Stretch<T>::WORDS, BLOCKS = 1, PLENTY = Blocks<T>::cyclic };
   const System<T>& system;
   const Scratch<T>& kept;
   Corner<T> corner;
@@ -272,8 +280,10 @@ __device__ __forceinline__ int determinant_of(const System<T>& system, Matrix& m
   bool lost = false;
   const int status = matrix.determinant(system, found, wanted, lost);
   if ((status == 0 && !lost && found.is_finite()) || !is_wide(system)) return status;
-  found = Determinant<T>();
-  return matrix.scaled_determinant(found, wanted);
+  Determinant<T> scaled;
+  if (matrix.scaled_determinant(scaled, wanted) != 0 || !scaled.is_finite()) return status;
+  found = scaled;
+  return 0;
 }
 
 // The status of every matrix, and where there is room for them the sign and the logarithm of the size of its determinant.
