@@ -97,6 +97,7 @@ template <typename T> struct Stretch {
     const Entries<T> here = matrix.row(begin), next = matrix.row(begin + 1);
     first = {{here.upper, none, none, here.lower, here.diagonal}, Real<T>(0)};
     second = {{next.diagonal, next.upper, none, none, next.lower}, Real<T>(0)};
+#pragma unroll 1
     for (Index i = 2; i < rows; i++) {
       const Entries<T> row = matrix.row(begin + i);
       const CyclicRow<T> added = {{row.lower, row.diagonal, row.upper, none, none}, Real<T>(0)};
@@ -113,6 +114,7 @@ template <typename T> struct Stretch {
   // The right side in word Y of the scratch, eliminated; what it is of the two rows that are left.
   template <int Y> __device__ __forceinline__ void forward(T& first, T& second) const {
     first = kept.at(0, Y), second = kept.at(1, Y);
+#pragma unroll 1
     for (Index i = 2; i < rows; i++) {
       T row = kept.at(i, Y);
       const T swaps = kept.at(i, SWAPS);
@@ -128,6 +130,7 @@ template <typename T> struct Stretch {
   // Word Y becomes the solution, where the outermost unknowns and those beside them are known.
   template <int Y> __device__ __forceinline__ void back(T before, T first, T last, T after) const {
     T x1 = last, x2 = after;
+#pragma unroll 1
     for (Index i = rows - 1; i > 1; i--) {
       const T q = kept.at(i, Y);
       kept.at(i, Y) = system.keep(begin + i) ? x1 : T(0);
