@@ -31,6 +31,12 @@ def test_a_call_is_made_again_from_its_seed() -> None:
     np.testing.assert_array_equal(first.error, again.error)
 
 
+def test_a_covariance_that_rounding_has_made_indefinite_is_in_bad_condition() -> None:
+    """An eps of its variances makes it definite, and the derivatives 1e5 times smaller."""
+    outcome = random_problems.ask(31418306, "kalman.gradient", random_problems.CPU_BUILD)
+    assert outcome.error.max() <= 1
+
+
 MISTAKES = {  # the verb that shows it, the source, what it is changed from and to
     "a certificate whatever the growth": ("solve", "chunks.cu", "certifies(grown, pivot, chunk.diagonal[j]) & ", ""),
     "products that vanish": (
