@@ -25,9 +25,7 @@ LEAST_SCRATCH = 64 * 2**20  # bytes for systems without a certificate; or as man
 MOST_BLOCKS = 2**30
 SPREAD = 32  # threads of a block where systems may be few
 WORDS = {False: 5, True: 8}  # that a row's factors take, of tridiagonal and of cyclic matrices (`pivoted.cu`)
-SCALE_WORDS = (
-    1  # ... the scales of a row and of a column, where entries span much of the range of numbers (`scales.cu`)
-)
+SCALE_WORDS = 1  # ... and the scales of a row and of a column, where entries are wide apart (`scales.cu`)
 MORE_WORDS = 3  # ... and of a solution: right side, iterate, correction
 JOINT_WORDS = 39  # that each chunk of a long system takes besides (`joints.cu`)
 CHUNK_ROWS = 16  # of such a chunk, at least

@@ -54,9 +54,9 @@ __device__ __forceinline__ CyclicRow<T, N> less(const CyclicRow<T, N>& row, T m,
 // Whether a pivot may be no more than rounding, and the matrix singular.
 template <typename R> __device__ __forceinline__ bool is_doubtful(R pivot, R rounding) { return !(pivot > R(16) * rounding); }
 
-// One column eliminated: the pivot row, the multipliers of the two others, whether the first was exchanged with the second
-// (1) and then with the added one (2), and whether digits may be lost where entries are wide apart: a multiplier has some to
-// underflow, or is large, as those are whose pivots are chosen beside entries of other columns.
+// One column eliminated: the pivot row, the multipliers of the two others, whether the first was exchanged with the
+// second (1) and then with the added one (2), and whether digits may be lost where entries are wide apart: a multiplier
+// has lost some to underflow, or is large, as those are whose pivots are chosen beside entries of other columns.
 template <typename T> struct CyclicPivot {
   CyclicRow<T> row;
   T first, second;
@@ -74,8 +74,9 @@ __device__ __forceinline__ CyclicPivot<T> eliminate_column(CyclicRow<T>& first, 
   exchange(swap2, first, added);
   pivot.row = first, pivot.swaps = (swap1 ? 1 : 0) + (swap2 ? 2 : 0);
   pivot.first = over(second.v[0], first.v[0]), pivot.second = over(added.v[0], first.v[0]);
-  const Real<T> one = size(pivot.first), other = size(pivot.second), large = Real<T>(64);
-  pivot.lost = !(lossless(pivot.first, second.v[0]) && lossless(pivot.second, added.v[0]) && one < large && other < large);
+  const Real<T> large = Real<T>(64);
+  pivot.lost = !(lossless(pivot.first, second.v[0]) && size(pivot.first) < large
+                 && lossless(pivot.second, added.v[0]) && size(pivot.second) < large);
   const CyclicRow<T> rest1 = less(second, pivot.first, pivot.row), rest2 = less(added, pivot.second, pivot.row);
   first = {{rest1.v[1], rest1.v[2], T(0), rest1.v[3], rest1.v[4]}, rest1.rounding};
   second = {{rest2.v[1], rest2.v[2], T(0), rest2.v[3], rest2.v[4]}, rest2.rounding};
@@ -92,7 +93,8 @@ template <typename T> struct Stretch {
 
   // ``visit(i, pivot)`` looks at the pivots. The rows are those of the system, or its scaled ones.
   template <typename Rows, typename Visit>
-  __device__ __forceinline__ void eliminate(Rows& matrix, CyclicRow<T>& first, CyclicRow<T>& second, const Visit& visit) const {
+  __device__ __forceinline__ void eliminate(Rows& matrix, CyclicRow<T>& first, CyclicRow<T>& second,
+                                            const Visit& visit) const {
     const T none = T(0);
     const Entries<T> here = matrix.row(begin), next = matrix.row(begin + 1);
     first = {{here.upper, none, none, here.lower, here.diagonal}, Real<T>(0)};

@@ -5,8 +5,8 @@
 #include "cyclic.cu"
 #include "scales.cu"
 
-// One column eliminated: the pivot row (q0, q1, q2), the multiplier of the other, whether the two were exchanged, and whether the
-// multiplier has lost digits to underflow.
+// One column eliminated: the pivot row (q0, q1, q2), the multiplier of the other, whether the two were exchanged, and
+// whether the multiplier has lost digits to underflow.
 template <typename T> struct Pivot {
   T multiplier, q0, q1, q2;
   bool swap, lost;
@@ -46,35 +46,29 @@ template <typename T> struct Determinant {
   }
 };
 
-// Blocks that a multiprocessor has registers for, without a spill; 1 where a bound costs spills.
+// Blocks that a multiprocessor has registers for, without a spill: where tridiagonal systems are solved, where their
+// determinants are found, and those of cyclic matrices.
 template <typename T> struct Blocks {
   static constexpr int bytes = sizeof(T);
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
-  static constexpr int solving = 1, counting = 1, cyclic = 1;
-#else
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-  static constexpr int doubles = 4;
-#else
-  static constexpr int doubles = 5;
-#endif
-  static constexpr int solving = bytes == 16 ? 4 : bytes == 8 ? doubles : 5, counting = bytes == 16 ? 5 : bytes == 8 ? 7 : 8;
-  static constexpr int cyclic = bytes == 16 ? 3 : bytes == 8 ? 4 : 5;
-#endif
+  static constexpr int solving = bytes == 16 ? 3 : 4;
+  static constexpr int counting = bytes == 16 ? 4 : bytes == 8 ? 6 : 8;
+  static constexpr int cyclic = bytes == 16 ? 2 : sizeof(Real<T>) == 8 ? 3 : 4;
 };
 
 // A tridiagonal matrix. Row i of the scratch holds the pivot of column i - 1.
 template <typename T> struct Tridiagonal {
   enum { WORDS = 5, MULTIPLIER = 0, Q0, Q1, Q2, SWAP };
-  enum { BLOCKS = Blocks<T>::solving, PLENTY = Blocks<T>::counting };  // the latter for determinants
+  enum { BLOCKS = Blocks<T>::solving, PLENTY = Blocks<T>::counting };
   const System<T>& system;
   const Scratch<T>& kept;
   T last;
 
-  // 0, or 1 + the row of the zero pivot; ``visit(i, pivot)`` looks at the pivots before the last. The rows are those of the
-  // system, or its scaled ones.
+  // 0, or 1 + the row of the zero pivot; ``visit(i, pivot)`` looks at the pivots before the last. The rows are those of
+  // the system, or its scaled ones.
   template <typename Rows, typename Visit> __device__ __forceinline__ int eliminate(Rows& rows, const Visit& visit) {
     T p0 = T(1), p1 = T(0);
     int status = 0;
+#pragma unroll 1
     for (Index i = 0; i < system.job.n; i++) {
       const Entries<T> row = rows.row(i);
       const Pivot<T> pivot = eliminate_row(p0, p1, row.lower, row.diagonal, row.upper);
@@ -97,7 +91,8 @@ template <typename T> struct Tridiagonal {
   }
 
   // As `factor`, without scratch memory; ``lost``: whether a multiplier has lost digits.
-  template <typename Rows> __device__ __forceinline__ int determinant(Rows& rows, Determinant<T>& found, bool wanted, bool& lost) {
+  template <typename Rows>
+  __device__ __forceinline__ int determinant(Rows& rows, Determinant<T>& found, bool wanted, bool& lost) {
     const int status = eliminate(rows, [&](Index i, const Pivot<T>& pivot) {
       lost = lost || pivot.lost;
       if (wanted && i > 0) found.take(pivot.q0, pivot.swap);
@@ -107,7 +102,7 @@ template <typename T> struct Tridiagonal {
   }
   __device__ __forceinline__ int scaled_determinant(Determinant<T>& found, bool wanted) {
     Chain<T> rows(system);
-    bool lost;
+    bool lost = false;
     const int status = determinant(rows, found, wanted, lost);
     found.exponent -= rows.all;
     return status;
@@ -116,6 +111,7 @@ template <typename T> struct Tridiagonal {
   // The right side in word Y of the scratch becomes the solution.
   template <int Y> __device__ __forceinline__ void substitute() const {
     T carried = T(0);
+#pragma unroll 1
     for (Index i = 0; i < system.job.n; i++) {
       T row = kept.at(i, Y);
       exchange(kept.at(i, SWAP) == T(1), carried, row);
@@ -123,6 +119,7 @@ template <typename T> struct Tridiagonal {
       carried = system.keep(i) ? row - kept.at(i, MULTIPLIER) * carried : T(0);
     }
     T x1 = over(carried, last), x2 = T(0);
+#pragma unroll 1
     for (Index i = system.job.n - 1; i >= 0; i--) {
       x1 = system.keep(i) ? x1 : T(0);
       const T q = kept.at(i, Y);
@@ -145,7 +142,7 @@ template <typename T> struct Cyclic {
   __device__ __forceinline__ Stretch<T> stretch() const { return {system, kept, 0, system.job.n}; }
 
   template <typename Rows> __device__ __forceinline__ int factor(Rows& rows) {
-    bool lost;
+    bool lost = false;
     return factor(rows, lost);
   }
   // ... and whether a multiplier has lost digits.
@@ -162,10 +159,12 @@ template <typename T> struct Cyclic {
   }
 
   // Column 0 has been moved to the end.
-  template <typename Rows> __device__ __forceinline__ int determinant(Rows& rows, Determinant<T>& found, bool wanted, bool& lost) {
+  template <typename Rows>
+  __device__ __forceinline__ int determinant(Rows& rows, Determinant<T>& found, bool wanted, bool& lost) {
     const int status = factor(rows, lost);
     if (!wanted) return status;
     if (system.job.n % 2 == 0) found.sign = -found.sign;
+#pragma unroll 1
     for (Index i = 2; i < system.job.n; i++) {
       const T swaps = kept.at(i, Stretch<T>::SWAPS);
       found.take(kept.at(i, Stretch<T>::ROW), swaps == T(1) || swaps == T(2));
@@ -176,7 +175,7 @@ template <typename T> struct Cyclic {
   }
   __device__ __forceinline__ int scaled_determinant(Determinant<T>& found, bool wanted) {
     const Scales<T, WORDS> rows = {system, kept};
-    bool lost;
+    bool lost = false;
     rows.find();
     const int status = determinant(rows, found, wanted, lost);
     found.exponent -= rows.exponents();
@@ -202,6 +201,7 @@ __device__ __forceinline__ T residual(const System<T>& system, const Scratch<T>&
 template <typename T, int ITERATE, int RIGHT>
 __device__ __forceinline__ Real<T> error_of(const System<T>& system, const Scratch<T>& kept) {
   Real<T> worst = 0;
+#pragma unroll 1
   for (Index i = 0; i < system.job.n; i++) {
     Real<T> error;
     residual<T, ITERATE, RIGHT>(system, kept, i, 0, error);
@@ -210,16 +210,18 @@ __device__ __forceinline__ Real<T> error_of(const System<T>& system, const Scrat
   return worst;
 }
 
-// Solve and refine a system, where its matrix is regular; whether it is. Kept is a solution that is better than that of error
-// ``least``, which it has then; of a matrix that is not SCALED the first one, whatever it is.
+// Solve and refine a system, where its matrix is regular; whether it is. Kept is a solution that is better than that of
+// error ``least``, which becomes its own; of a matrix that is not SCALED the first one, whatever it is.
 template <typename T, template <typename> class Matrix, bool SCALED>
-__device__ __forceinline__ bool solve_by(const Job& job, const System<T>& system, const Scratch<T>& kept, Real<T>& least) {
+__device__ __forceinline__ bool solve_by(const Job& job, const System<T>& system, const Scratch<T>& kept,
+                                         Real<T>& least) {
   enum { Y = Matrix<T>::WORDS, ITERATE, RIGHT, SCALES };
   const Scales<T, SCALES> scales = {system, kept};
   Matrix<T> matrix = {system, kept};
   if (SCALED) {
     scales.find();
   } else {
+#pragma unroll 1
     for (Index i = 0; i < job.n; i++) kept.at(i, RIGHT) = system.right(i);  // the solution may take its place
   }
   if ((SCALED ? matrix.factor(scales) : matrix.factor(system)) != 0) return false;
@@ -228,22 +230,27 @@ __device__ __forceinline__ bool solve_by(const Job& job, const System<T>& system
     matrix.template substitute<Y>();
     if (SCALED) scales.template restore<Y>(divided);
   };
+#pragma unroll 1
   for (Index i = 0; i < job.n; i++) kept.at(i, Y) = kept.at(i, RIGHT);
   substitute();
+#pragma unroll 1
   for (Index i = 0; i < job.n; i++) kept.at(i, ITERATE) = kept.at(i, Y);
   const Real<T> eps = Limits<T>::eps(), bar = Real<T>(REFINE_ABOVE) * eps;
   for (int step = 0;; step++) {
     const Real<T> error = job.refine ? error_of<T, ITERATE, RIGHT>(system, kept) : Real<T>(0);
     if ((step == 0 && !SCALED) || error < least) {
       least = error;
+#pragma unroll 1
       for (Index i = 0; i < job.n; i++) system.solution(i) = kept.at(i, ITERATE);
     }
     if (step == REFINE_STEPS || !(least > bar) || (step == ENOUGH && least * least <= eps)) return true;
+#pragma unroll 1
     for (Index i = 0; i < job.n; i++) {
       Real<T> own;
       kept.at(i, Y) = residual<T, ITERATE, RIGHT>(system, kept, i, step, own);
     }
     substitute();
+#pragma unroll 1
     for (Index i = 0; i < job.n; i++) kept.at(i, ITERATE) = corrected(kept.at(i, ITERATE), kept.at(i, Y), step);
   }
 }
@@ -254,6 +261,7 @@ __device__ __forceinline__ void solve_hard(const Job& job, const System<T>& syst
   const Real<T> eps = Limits<T>::eps(), half = sqrt(eps);  // of the digits, which count for more than none
   Real<T> least = Real<T>(1) / eps;
   if (!solve_by<T, Matrix, false>(job, system, kept, least)) {
+#pragma unroll 1
     for (Index i = 0; i < job.n; i++) system.solution(i) = not_a_number(T(0));
   }
   if (!job.refine || least <= Real<T>(REFINE_ABOVE) * eps || !is_wide(system)) return;
@@ -273,10 +281,11 @@ __global__ void __launch_bounds__(128, Matrix<T>::BLOCKS) pivoted(Job job) {
   }
 }
 
-// The status of a matrix, and its determinant where that is wanted. Where entries are wide apart, and digits were lost to that,
-// from a scaled matrix.
+// The status of a matrix, and its determinant where that is wanted. Where entries are wide apart, and digits were lost
+// to that, from a scaled matrix.
 template <typename T, typename Matrix>
-__device__ __forceinline__ int determinant_of(const System<T>& system, Matrix& matrix, Determinant<T>& found, bool wanted) {
+__device__ __forceinline__ int determinant_of(const System<T>& system, Matrix& matrix, Determinant<T>& found,
+                                              bool wanted) {
   bool lost = false;
   const int status = matrix.determinant(system, found, wanted, lost);
   if ((status == 0 && !lost && found.is_finite()) || !is_wide(system)) return status;

@@ -30,7 +30,9 @@ struct Exponents {
     least = count && least < own ? least : own, most = count && most > own ? most : own;
     sum += own, count++;
   }
-  __device__ __forceinline__ int mean() const { return count ? (sum < 0 ? sum - count / 2 : sum + count / 2) / count : 0; }
+  __device__ __forceinline__ int mean() const {
+    return count ? (sum < 0 ? sum - count / 2 : sum + count / 2) / count : 0;
+  }
 };
 
 // Whether the entries of a matrix span more than twice the binary digits of a number.
@@ -47,8 +49,8 @@ template <typename T> __device__ __forceinline__ bool is_wide(const System<T>& s
   return all.most - all.least > -2 * digits;
 }
 
-// The rows of a tridiagonal matrix, one after another, where rows and columns are multiplied by powers of 2: that of a row makes its
-// largest entry in columns before come near 1, that of the next column its upper one. It takes no memory.
+// The rows of a tridiagonal matrix, one after another, where rows and columns are multiplied by powers of 2: that of a
+// row makes its largest entry in columns before come near 1, that of the next column its upper one. It takes no memory.
 template <typename T> struct Chain {
   const System<T>& system;
   int before, own;  // exponents of columns
@@ -68,9 +70,10 @@ template <typename T> struct Chain {
   }
 };
 
-// The matrix of a system, whose rows and columns are multiplied by powers of 2: exponents of row i and of column i are kept together in
-// a word of the scratch. Of rows and of columns in turn they are the best in the sense of least squares of what is left
-// (Curtis and Reid, On the automatic scaling of matrices for Gaussian elimination, 1972); last the largest entry of a row comes near 1.
+// The matrix of a system, whose rows and columns are multiplied by powers of 2: exponents of row i and of column i are
+// kept together in a word of the scratch. Of rows and of columns in turn they are the best in the sense of least
+// squares of what is left (Curtis and Reid, On the automatic scaling of matrices for Gaussian elimination, 1972); last
+// the largest entry of a row comes near 1.
 template <typename T, int WORD> struct Scales {
   enum { SIDE = 4096, MOST = SIDE / 2 - 1, SWEEPS = 64 };
   const System<T>& system;
@@ -88,7 +91,8 @@ template <typename T, int WORD> struct Scales {
   __device__ __forceinline__ Exponents along_row(Index i) const {
     const Entries<T> row = system.row(i);
     Exponents found;
-    found.take(row.lower, of_column(i - 1)), found.take(row.diagonal, of_column(i)), found.take(row.upper, of_column(i + 1));
+    found.take(row.lower, of_column(i - 1)), found.take(row.diagonal, of_column(i));
+    found.take(row.upper, of_column(i + 1));
     return found;
   }
   __device__ __forceinline__ Exponents along_column(Index i) const {
