@@ -100,9 +100,8 @@ template <typename T> struct Tridiagonal {
     if (wanted) found.take(last, false);
     return status;
   }
-  __device__ __forceinline__ int scaled_determinant(Determinant<T>& found, bool wanted) {
+  __device__ __forceinline__ int scaled_determinant(Determinant<T>& found, bool wanted, bool& lost) {
     Chain<T> rows(system);
-    bool lost = false;
     const int status = determinant(rows, found, wanted, lost);
     found.exponent -= rows.all;
     return status;
@@ -173,9 +172,8 @@ template <typename T> struct Cyclic {
     found.take(corner.rest, false);
     return status;
   }
-  __device__ __forceinline__ int scaled_determinant(Determinant<T>& found, bool wanted) {
+  __device__ __forceinline__ int scaled_determinant(Determinant<T>& found, bool wanted, bool& lost) {
     const Scales<T, WORDS> rows = {system, kept};
-    bool lost = false;
     rows.find();
     const int status = determinant(rows, found, wanted, lost);
     found.exponent -= rows.exponents();
@@ -282,15 +280,17 @@ __global__ void __launch_bounds__(128, Matrix<T>::BLOCKS) pivoted(Job job) {
 }
 
 // The status of a matrix, and its determinant where that is wanted. Where entries are wide apart, and digits were lost
-// to that, from a scaled matrix.
+// to that, from a scaled matrix, unless that loses digits too.
 template <typename T, typename Matrix>
 __device__ __forceinline__ int determinant_of(const System<T>& system, Matrix& matrix, Determinant<T>& found,
                                               bool wanted) {
   bool lost = false;
   const int status = matrix.determinant(system, found, wanted, lost);
-  if ((status == 0 && !lost && found.is_finite()) || !is_wide(system)) return status;
+  const bool usable = status == 0 && found.is_finite();
+  if ((usable && !lost) || !is_wide(system)) return status;
   Determinant<T> scaled;
-  if (matrix.scaled_determinant(scaled, wanted) != 0 || !scaled.is_finite()) return status;
+  lost = false;
+  if (matrix.scaled_determinant(scaled, wanted, lost) != 0 || !scaled.is_finite() || (usable && lost)) return status;
   found = scaled;
   return 0;
 }
