@@ -31,6 +31,19 @@ def test_a_call_is_made_again_from_its_seed() -> None:
     np.testing.assert_array_equal(first.error, again.error)
 
 
+def test_a_covariance_that_rounding_has_made_indefinite_is_in_bad_condition() -> None:
+    """An eps of its variances makes it definite, and the derivatives 1e5 times smaller."""
+    outcome = random_problems.ask(31418306, "kalman.gradient", random_problems.CPU_BUILD)
+    assert outcome.error.max() <= 1
+
+
+@pytest.mark.parametrize("seed", [52013816, 52011272, 52005006])
+def test_determinants_that_scales_would_spoil_are_those_of_the_numbers_as_they_are(seed: int) -> None:
+    """A multiplier of each has lost digits, and so has one of the scaled matrix, to more effect."""
+    outcome = random_problems.ask(seed, "slogdet", random_problems.CPU_BUILD)
+    assert outcome.error.max() <= 1
+
+
 MISTAKES = {  # the verb that shows it, the source, what it is changed from and to
     "a certificate whatever the growth": ("solve", "chunks.cu", "certifies(grown, pivot, chunk.diagonal[j]) & ", ""),
     "products that vanish": (

@@ -25,6 +25,7 @@ LEAST_SCRATCH = 64 * 2**20  # bytes for systems without a certificate; or as man
 MOST_BLOCKS = 2**30
 SPREAD = 32  # threads of a block where systems may be few
 WORDS = {False: 5, True: 8}  # that a row's factors take, of tridiagonal and of cyclic matrices (`pivoted.cu`)
+SCALE_WORDS = 1  # ... and the scales of a row and of a column, where entries are wide apart (`scales.cu`)
 MORE_WORDS = 3  # ... and of a solution: right side, iterate, correction
 JOINT_WORDS = 39  # that each chunk of a long system takes besides (`joints.cu`)
 CHUNK_ROWS = 16  # of such a chunk, at least
@@ -73,7 +74,7 @@ def determinants(form: Form, shapes: Extents, strides: Extents, dtype: Any, valu
     shapes, strides = (*shapes[:5], form.matrix_shape), (*strides[:5], steps(form, dtype.itemsize))
     systems = systems_of(form._replace(shape=form.matrix_shape), shapes, strides, (dtype, dtype))
     recording, done, real = Recording(), 0, np.zeros((), dtype).real.itemsize
-    room = room_for(recording, systems, WORDS[True]) if form.periodic else room_for_all(systems.total)
+    room = room_for(recording, systems, WORDS[True] + SCALE_WORDS) if form.periodic else room_for_all(systems.total)
     for job in jobs(systems, [shape is not None for shape in shapes[:5]] + [False]):
         job["status"] = address(STATUS, 4 * done)
         if values:
@@ -133,7 +134,7 @@ def launch_pivoting(recording: Recording, job: Job, systems: Systems, form: Form
             launch_chunks(recording, job, systems, lists[-1])
         job["doubtful"] = lists[-1]
     with recording.passing():
-        room = room_for(recording, systems, WORDS[form.periodic] + MORE_WORDS)
+        room = room_for(recording, systems, WORDS[form.periodic] + SCALE_WORDS + MORE_WORDS)
         launch_hard(recording, instances.pivoted(systems.dtype, form.periodic), job, room)
 
 

@@ -36,8 +36,8 @@ def excuse(call: Call, given: Given, right: list[Array], error: Array, doubtful:
     for k in doubtful:
         own = given[0][k : k + 1], {name: x[k : k + 1] for name, x in given[1].items()}
         same = [x[k : k + 1] for x in right]
-        others = [by_loops(call, nudged(call, own, seed), np.longdouble) for seed in range(3)]
-        moved = max(float(distance(call, own, other, same)[0]) for other in others)
+        near = [*(nudged(call, own, seed) for seed in range(3)), definite(call, own)]
+        moved = max(float(distance(call, own, by_loops(call, other, np.longdouble), same)[0]) for other in near)
         theirs = float(distance(call, own, by_loops(call, own, call.dtype), same)[0])
         error[k] /= max(1, MOVED * moved, LOST * theirs)
 
@@ -51,6 +51,19 @@ def nudged(call: Call, given: Given, seed: int) -> Given:
         return x * (1 + eps * (np.tril(some) + np.tril(some, -1).swapaxes(-1, -2) if name in COVARIANCES else some))
 
     return nudge("y", given[0]), {name: nudge(name, x) for name, x in given[1].items()}
+
+
+def definite(call: Call, given: Given) -> Given:
+    """The same series and model but for an eps of every variance.
+
+    A covariance of low rank that has been rounded may be indefinite, or definite: two models, where states grow.
+    """
+    eps = np.finfo(call.dtype).eps
+
+    def raised(x: Array) -> Array:
+        return x * (1 + eps * np.eye(x.shape[-1], dtype=np.longdouble))
+
+    return given[0], {name: raised(x) if name in COVARIANCES else x for name, x in given[1].items()}
 
 
 def distance(call: Call, given: Given, found: list[Array], right: list[Array]) -> Array:

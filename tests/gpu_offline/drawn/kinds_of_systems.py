@@ -8,6 +8,7 @@ import numpy as np
 from guarded.accuracy_breeding import Breeder
 
 from drawn import Array
+from drawn.levels import beside
 
 Bands = tuple[Array, ...]
 SINGULAR = ("zero row", "zero column", "equal rows")
@@ -110,6 +111,17 @@ class Matrices:
             a, b, c = a * np.roll(columns, 1, 1), b * columns, c * np.roll(columns, -1, 1)
         return a, b, c, d
 
+    def wide(self, count: int) -> Bands:
+        """Rows and columns times powers of 2: entries span most of the range of numbers, solutions stay within."""
+        a, b, c = self.general(count) if self.rng.random() < 0.5 else self.dominant(count)
+        most = 0.7 * -np.log2(float(self.info.tiny))
+        share = self.rng.choice([0, 0.5, 1, self.rng.random()])
+        rows, columns = (
+            2.0 ** np.round(self.rng.uniform(-span * most, span * most, b.shape)) for span in (share, 1 - share)
+        )
+        a, b, c = ((x * rows) * near for x, near in zip((a, b, c), beside(columns), strict=True))
+        return a, b, c, self.noise(count) * rows
+
     def scaled(self, count: int, size: float, of_general: float | None = None) -> Bands:
         """Solutions of general matrices may be large."""
         general = self.rng.random() < 0.3
@@ -139,7 +151,7 @@ class Matrices:
 
 KINDS = (
     *("dominant", "general", "families", "diffusion", "zero diagonal", "leading", "singular", "integers", "uncoupled"),
-    *("graded", "huge", "tiny", "subnormal", "not a number", "infinite"),
+    *("graded", "wide", "huge", "tiny", "subnormal", "not a number", "infinite"),
 )
 
 

@@ -11,6 +11,7 @@ from guarded.judging import beyond_promise, ill_conditioned, too_large
 
 from drawn import Array
 from drawn.kinds_of_systems import certainly_singular
+from drawn.levels import levelled
 
 if TYPE_CHECKING:
     from drawn.systems import Call
@@ -24,7 +25,12 @@ def judge(call: Call, kinds: Array, clean: Systems, x: Array, singular: Array | 
     lost, bad = np.isnan(x).any(1), (kinds == "not a number") | (kinds == "infinite")
     certain = certainly_singular(kinds, clean.keep, call.periodic)
     error = errors(matrix, x, call.right, call.promise, call.backend == "cupy_pcr") / BAR
-    of_some((error > 1) & ~bad & ~certain, error, lambda k: excess(call, take(matrix, k), x[k], BAR * error[k]))
+    wide = kinds == "wide"
+    of_some((error > 1) & ~bad & ~certain & ~wide, error, lambda k: excess(call, take(matrix, k), x[k], BAR * error[k]))
+    if call.promise == "auto":
+        of_some((error > 1) & wide, error, lambda k: excess(call, *levelled(take(matrix, k), x[k]), BAR * error[k]))
+    else:  # elimination in the numbers as they are leaves their range
+        error[wide] = 0
     if call.pivoting is False:  # the reciprocal of a subnormal number overflows
         sizes = abs(np.array(matrix[:3]))
         some = ((sizes > 0) & (sizes < np.finfo(call.dtype).tiny)).any((0, 2))

@@ -6,12 +6,14 @@ from typing import Any, NamedTuple
 
 import cupy
 import numpy as np
+from guarded.accuracy_bars import acting
 from guarded.accuracy_breeding import Systems
 from guarded.systems import read_by
 
 import tridiag
 from drawn import DTYPES, Array, Outcome, Refused, Where, chosen, in_kinds, same_bits, sizes
 from drawn.kinds_of_systems import KINDS, Matrices, spoil
+from drawn.levels import levels, times
 from drawn.memory import Memory
 from drawn.promises import judge
 
@@ -72,7 +74,13 @@ class Call(NamedTuple):
         keep = np.ones((self.groups, self.n), bool)
         if self.masked:
             keep = rng.random(keep.shape) < rng.choice([0.5, 0.9])
-        return np.repeat(kinds, self.sides), Systems(a, b, c, d, np.repeat(keep, self.sides, 0))
+        kinds, systems = np.repeat(kinds, self.sides), Systems(a, b, c, d, np.repeat(keep, self.sides, 0))
+        some = kinds == "wide"
+        if some.any():  # solutions that are numbers, whichever rows and columns are left, and act as such
+            these = systems.take(np.flatnonzero(some))
+            rows, _ = levels(acting(these, self.periodic, self.transpose))
+            d[some] = times(Matrices(rng, self.n, self.right).noise(len(rows)).astype(self.right), -rows)
+        return kinds, systems
 
     def readable(self, keep: Array) -> list[Array]:
         """Which entries of a, b, c and d are read."""

@@ -226,7 +226,8 @@ __device__ __forceinline__ T separator_residual(const Chunk<T, R>& chunk, T sepa
   const T above = chunk.upper[R - 1] * next, d = chunk.right[R - 1], residual = d - below - own - above;
   const S scale = size(below) + size(own) + size(above) + size(d), eps = Limits<T>::eps();
   const S floor = S(4) * Limits<T>::tiny() / eps;
-  fits = size(residual) <= S(REFINE_ABOVE) * eps * (scale > floor ? scale : floor);
+  // not where both are infinite
+  fits = fused(-S(REFINE_ABOVE) * eps, scale > floor ? scale : floor, size(residual)) <= S(0);
   return residual;
 }
 

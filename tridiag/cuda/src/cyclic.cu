@@ -54,12 +54,14 @@ __device__ __forceinline__ CyclicRow<T, N> less(const CyclicRow<T, N>& row, T m,
 // Whether a pivot may be no more than rounding, and the matrix singular.
 template <typename R> __device__ __forceinline__ bool is_doubtful(R pivot, R rounding) { return !(pivot > R(16) * rounding); }
 
-// One column eliminated: the pivot row, the multipliers of the two others, and whether the first was exchanged with the second
-// (1) and then with the added one (2).
+// One column eliminated: the pivot row, the multipliers of the two others, whether the first was exchanged with the
+// second (1) and then with the added one (2), and whether digits may be lost where entries are wide apart: a multiplier
+// has lost some to underflow, or is large, as those are whose pivots are chosen beside entries of other columns.
 template <typename T> struct CyclicPivot {
   CyclicRow<T> row;
   T first, second;
   int swaps;
+  bool lost;
 };
 
 // Of the two rows that are carried and the one that is added two are left.
@@ -72,6 +74,9 @@ __device__ __forceinline__ CyclicPivot<T> eliminate_column(CyclicRow<T>& first, 
   exchange(swap2, first, added);
   pivot.row = first, pivot.swaps = (swap1 ? 1 : 0) + (swap2 ? 2 : 0);
   pivot.first = over(second.v[0], first.v[0]), pivot.second = over(added.v[0], first.v[0]);
+  const Real<T> large = Real<T>(64);
+  pivot.lost = !(lossless(pivot.first, second.v[0]) && size(pivot.first) < large
+                 && lossless(pivot.second, added.v[0]) && size(pivot.second) < large);
   const CyclicRow<T> rest1 = less(second, pivot.first, pivot.row), rest2 = less(added, pivot.second, pivot.row);
   first = {{rest1.v[1], rest1.v[2], T(0), rest1.v[3], rest1.v[4]}, rest1.rounding};
   second = {{rest2.v[1], rest2.v[2], T(0), rest2.v[3], rest2.v[4]}, rest2.rounding};
@@ -86,15 +91,18 @@ template <typename T> struct Stretch {
   const Scratch<T>& kept;
   Index begin, rows;
 
-  // ``visit(i, pivot)`` looks at the pivots.
-  template <typename Visit>
-  __device__ __forceinline__ void eliminate(CyclicRow<T>& first, CyclicRow<T>& second, const Visit& visit) const {
+  // ``visit(i, pivot)`` looks at the pivots. The rows are those of the system, or its scaled ones.
+  template <typename Rows, typename Visit>
+  __device__ __forceinline__ void eliminate(Rows& matrix, CyclicRow<T>& first, CyclicRow<T>& second,
+                                            const Visit& visit) const {
     const T none = T(0);
-    first = {{system.upper(begin), none, none, system.lower(begin), system.diagonal(begin)}, Real<T>(0)};
-    second = {{system.diagonal(begin + 1), system.upper(begin + 1), none, none, system.lower(begin + 1)}, Real<T>(0)};
+    const Entries<T> here = matrix.row(begin), next = matrix.row(begin + 1);
+    first = {{here.upper, none, none, here.lower, here.diagonal}, Real<T>(0)};
+    second = {{next.diagonal, next.upper, none, none, next.lower}, Real<T>(0)};
+#pragma unroll 1
     for (Index i = 2; i < rows; i++) {
-      const Index at = begin + i;
-      const CyclicRow<T> added = {{system.lower(at), system.diagonal(at), system.upper(at), none, none}, Real<T>(0)};
+      const Entries<T> row = matrix.row(begin + i);
+      const CyclicRow<T> added = {{row.lower, row.diagonal, row.upper, none, none}, Real<T>(0)};
       const CyclicPivot<T> pivot = eliminate_column(first, second, added);
       visit(i, pivot);
 #pragma unroll
@@ -108,6 +116,7 @@ template <typename T> struct Stretch {
   // The right side in word Y of the scratch, eliminated; what it is of the two rows that are left.
   template <int Y> __device__ __forceinline__ void forward(T& first, T& second) const {
     first = kept.at(0, Y), second = kept.at(1, Y);
+#pragma unroll 1
     for (Index i = 2; i < rows; i++) {
       T row = kept.at(i, Y);
       const T swaps = kept.at(i, SWAPS);
@@ -123,6 +132,7 @@ template <typename T> struct Stretch {
   // Word Y becomes the solution, where the outermost unknowns and those beside them are known.
   template <int Y> __device__ __forceinline__ void back(T before, T first, T last, T after) const {
     T x1 = last, x2 = after;
+#pragma unroll 1
     for (Index i = rows - 1; i > 1; i--) {
       const T q = kept.at(i, Y);
       kept.at(i, Y) = system.keep(begin + i) ? x1 : T(0);

@@ -3,11 +3,13 @@
 // it. Step by step what `tridiag.algorithms.elimination` and `tridiag.algorithms.row_loop` say. Factors and iterates are kept in scratch memory,
 // those of neighbouring threads side by side.
 #include "cyclic.cu"
+#include "scales.cu"
 
-// One column eliminated: the pivot row (q0, q1, q2), the multiplier of the other, whether the two were exchanged.
+// One column eliminated: the pivot row (q0, q1, q2), the multiplier of the other, whether the two were exchanged, and
+// whether the multiplier has lost digits to underflow.
 template <typename T> struct Pivot {
   T multiplier, q0, q1, q2;
-  bool swap;
+  bool swap, lost;
 };
 
 // The carried row (p0, p1) becomes the next one.
@@ -18,6 +20,7 @@ template <typename T> __device__ __forceinline__ Pivot<T> eliminate_row(T& p0, T
   exchange(pivot.swap, p1, b);
   pivot.q0 = p0, pivot.q1 = p1, pivot.q2 = pivot.swap ? c : T(0);
   pivot.multiplier = over(a, p0);
+  pivot.lost = !lossless(pivot.multiplier, a);
   p0 = b - pivot.multiplier * p1;
   p1 = pivot.swap ? -(pivot.multiplier * c) : c;
   return pivot;
@@ -37,24 +40,38 @@ template <typename T> struct Determinant {
     fraction = frexp(fraction * frexp(magnitude(pivot), &first), &second);
     exponent += first + second;
   }
+  __device__ __forceinline__ bool is_finite() const { return fraction - fraction == Real<T>(0); }
   __device__ __forceinline__ Real<T> logarithm() const {
     return Real<T>(log(double(fraction)) + double(exponent) * 0.6931471805599453);
   }
 };
 
+// Blocks that a multiprocessor has registers for, without a spill: where tridiagonal systems are solved, where their
+// determinants are found, and those of cyclic matrices.
+template <typename T> struct Blocks {
+  static constexpr int bytes = sizeof(T);
+  static constexpr int solving = bytes == 16 ? 3 : 4;
+  static constexpr int counting = bytes == 16 ? 4 : bytes == 8 ? 6 : 8;
+  static constexpr int cyclic = bytes == 16 ? 2 : sizeof(Real<T>) == 8 ? 3 : 4;
+};
+
 // A tridiagonal matrix. Row i of the scratch holds the pivot of column i - 1.
 template <typename T> struct Tridiagonal {
   enum { WORDS = 5, MULTIPLIER = 0, Q0, Q1, Q2, SWAP };
+  enum { BLOCKS = Blocks<T>::solving, PLENTY = Blocks<T>::counting };
   const System<T>& system;
   const Scratch<T>& kept;
   T last;
 
-  // 0, or 1 + the row of the zero pivot; ``visit(i, pivot)`` looks at the pivots before the last.
-  template <typename Visit> __device__ __forceinline__ int eliminate(const Visit& visit) {
+  // 0, or 1 + the row of the zero pivot; ``visit(i, pivot)`` looks at the pivots before the last. The rows are those of
+  // the system, or its scaled ones.
+  template <typename Rows, typename Visit> __device__ __forceinline__ int eliminate(Rows& rows, const Visit& visit) {
     T p0 = T(1), p1 = T(0);
     int status = 0;
+#pragma unroll 1
     for (Index i = 0; i < system.job.n; i++) {
-      const Pivot<T> pivot = eliminate_row(p0, p1, system.lower(i), system.diagonal(i), system.upper(i));
+      const Entries<T> row = rows.row(i);
+      const Pivot<T> pivot = eliminate_row(p0, p1, row.lower, row.diagonal, row.upper);
       if (!system.keep(i)) p0 = T(1), p1 = T(0);
       if (status == 0 && pivot.q0 == T(0)) status = int(i);
       visit(i, pivot);
@@ -63,8 +80,8 @@ template <typename T> struct Tridiagonal {
     return status == 0 && p0 == T(0) ? int(system.job.n) : status;
   }
 
-  __device__ __forceinline__ int factor() {
-    return eliminate([&](Index i, const Pivot<T>& pivot) {
+  template <typename Rows> __device__ __forceinline__ int factor(Rows& rows) {
+    return eliminate(rows, [&](Index i, const Pivot<T>& pivot) {
       kept.at(i, MULTIPLIER) = pivot.multiplier;
       kept.at(i, Q0) = pivot.q0;
       kept.at(i, Q1) = pivot.q1;
@@ -73,18 +90,27 @@ template <typename T> struct Tridiagonal {
     });
   }
 
-  // As `factor`, without scratch memory.
-  __device__ __forceinline__ int determinant(Determinant<T>& found, bool wanted) {
-    const int status = eliminate([&](Index i, const Pivot<T>& pivot) {
+  // As `factor`, without scratch memory; ``lost``: whether a multiplier has lost digits.
+  template <typename Rows>
+  __device__ __forceinline__ int determinant(Rows& rows, Determinant<T>& found, bool wanted, bool& lost) {
+    const int status = eliminate(rows, [&](Index i, const Pivot<T>& pivot) {
+      lost = lost || pivot.lost;
       if (wanted && i > 0) found.take(pivot.q0, pivot.swap);
     });
     if (wanted) found.take(last, false);
+    return status;
+  }
+  __device__ __forceinline__ int scaled_determinant(Determinant<T>& found, bool wanted, bool& lost) {
+    Chain<T> rows(system);
+    const int status = determinant(rows, found, wanted, lost);
+    found.exponent -= rows.all;
     return status;
   }
 
   // The right side in word Y of the scratch becomes the solution.
   template <int Y> __device__ __forceinline__ void substitute() const {
     T carried = T(0);
+#pragma unroll 1
     for (Index i = 0; i < system.job.n; i++) {
       T row = kept.at(i, Y);
       exchange(kept.at(i, SWAP) == T(1), carried, row);
@@ -92,6 +118,7 @@ template <typename T> struct Tridiagonal {
       carried = system.keep(i) ? row - kept.at(i, MULTIPLIER) * carried : T(0);
     }
     T x1 = over(carried, last), x2 = T(0);
+#pragma unroll 1
     for (Index i = system.job.n - 1; i >= 0; i--) {
       x1 = system.keep(i) ? x1 : T(0);
       const T q = kept.at(i, Y);
@@ -106,17 +133,23 @@ template <typename T> struct Tridiagonal {
 // A cyclic matrix: columns 1 .. n-2, then the corner; no singular leading block can stop it. Row i of the scratch holds the
 // pivot of column i - 1.
 template <typename T> struct Cyclic {
-  enum { WORDS = Stretch<T>::WORDS };
+  enum { WORDS = Stretch<T>::WORDS, BLOCKS = 1, PLENTY = Blocks<T>::cyclic };
   const System<T>& system;
   const Scratch<T>& kept;
   Corner<T> corner;
 
-  __device__ __forceinline__ Stretch<T> rows() const { return {system, kept, 0, system.job.n}; }
+  __device__ __forceinline__ Stretch<T> stretch() const { return {system, kept, 0, system.job.n}; }
 
-  __device__ __forceinline__ int factor() {
+  template <typename Rows> __device__ __forceinline__ int factor(Rows& rows) {
+    bool lost = false;
+    return factor(rows, lost);
+  }
+  // ... and whether a multiplier has lost digits.
+  template <typename Rows> __device__ __forceinline__ int factor(Rows& rows, bool& lost) {
     CyclicRow<T> first, second;
     int status = 0;
-    rows().eliminate(first, second, [&](Index i, const CyclicPivot<T>& pivot) {
+    stretch().eliminate(rows, first, second, [&](Index i, const CyclicPivot<T>& pivot) {
+      lost = lost || pivot.lost;
       if (status == 0 && pivot.row.v[0] == T(0)) status = int(i);
     });
     corner = Corner<T>(first, second);
@@ -125,10 +158,12 @@ template <typename T> struct Cyclic {
   }
 
   // Column 0 has been moved to the end.
-  __device__ __forceinline__ int determinant(Determinant<T>& found, bool wanted) {
-    const int status = factor();
+  template <typename Rows>
+  __device__ __forceinline__ int determinant(Rows& rows, Determinant<T>& found, bool wanted, bool& lost) {
+    const int status = factor(rows, lost);
     if (!wanted) return status;
     if (system.job.n % 2 == 0) found.sign = -found.sign;
+#pragma unroll 1
     for (Index i = 2; i < system.job.n; i++) {
       const T swaps = kept.at(i, Stretch<T>::SWAPS);
       found.take(kept.at(i, Stretch<T>::ROW), swaps == T(1) || swaps == T(2));
@@ -137,12 +172,19 @@ template <typename T> struct Cyclic {
     found.take(corner.rest, false);
     return status;
   }
+  __device__ __forceinline__ int scaled_determinant(Determinant<T>& found, bool wanted, bool& lost) {
+    const Scales<T, WORDS> rows = {system, kept};
+    rows.find();
+    const int status = determinant(rows, found, wanted, lost);
+    found.exponent -= rows.exponents();
+    return status;
+  }
 
   template <int Y> __device__ __forceinline__ void substitute() const {
     T first, second, x_last, x_zero;
-    rows().template forward<Y>(first, second);
+    stretch().template forward<Y>(first, second);
     corner.solve(first, second, x_last, x_zero);
-    rows().template back<Y>(x_last, x_zero, x_last, x_zero);
+    stretch().template back<Y>(x_last, x_zero, x_last, x_zero);
   }
 };
 
@@ -157,6 +199,7 @@ __device__ __forceinline__ T residual(const System<T>& system, const Scratch<T>&
 template <typename T, int ITERATE, int RIGHT>
 __device__ __forceinline__ Real<T> error_of(const System<T>& system, const Scratch<T>& kept) {
   Real<T> worst = 0;
+#pragma unroll 1
   for (Index i = 0; i < system.job.n; i++) {
     Real<T> error;
     residual<T, ITERATE, RIGHT>(system, kept, i, 0, error);
@@ -165,39 +208,70 @@ __device__ __forceinline__ Real<T> error_of(const System<T>& system, const Scrat
   return worst;
 }
 
-template <typename T, template <typename> class Matrix>
-__device__ void solve_hard(const Job& job, const System<T>& system, const Scratch<T>& kept) {
-  enum { Y = Matrix<T>::WORDS, ITERATE, RIGHT };
+// Solve and refine a system, where its matrix is regular; whether it is. Kept is a solution that is better than that of
+// error ``least``, which becomes its own; of a matrix that is not SCALED the first one, whatever it is.
+template <typename T, template <typename> class Matrix, bool SCALED>
+__device__ __forceinline__ bool solve_by(const Job& job, const System<T>& system, const Scratch<T>& kept,
+                                         Real<T>& least) {
+  enum { Y = Matrix<T>::WORDS, ITERATE, RIGHT, SCALES };
+  const Scales<T, SCALES> scales = {system, kept};
   Matrix<T> matrix = {system, kept};
-  const bool regular = matrix.factor() == 0;
-  for (Index i = 0; i < job.n; i++) kept.at(i, RIGHT) = kept.at(i, Y) = system.right(i);
-  matrix.template substitute<Y>();
-  for (Index i = 0; i < job.n; i++) {
-    const T x = regular ? kept.at(i, Y) : not_a_number(T(0));
-    system.solution(i) = x;
-    kept.at(i, ITERATE) = x;
+  if (SCALED) {
+    scales.find();
+  } else {
+#pragma unroll 1
+    for (Index i = 0; i < job.n; i++) kept.at(i, RIGHT) = system.right(i);  // the solution may take its place
   }
-  if (!job.refine || !regular) return;
-  const Real<T> eps = Limits<T>::eps(), bar = Real<T>(REFINE_ABOVE) * eps;
-  Real<T> least = error_of<T, ITERATE, RIGHT>(system, kept);
-  for (int step = 0; step < REFINE_STEPS && least > bar && (step != ENOUGH || least * least > eps); step++) {
-    for (Index i = 0; i < job.n; i++) {
-      Real<T> error;
-      kept.at(i, Y) = residual<T, ITERATE, RIGHT>(system, kept, i, step, error);
-    }
+  if ((SCALED ? matrix.factor(scales) : matrix.factor(system)) != 0) return false;
+  const auto substitute = [&]() {
+    const int divided = SCALED ? scales.template scale_right<Y>() : 0;
     matrix.template substitute<Y>();
+    if (SCALED) scales.template restore<Y>(divided);
+  };
+#pragma unroll 1
+  for (Index i = 0; i < job.n; i++) kept.at(i, Y) = kept.at(i, RIGHT);
+  substitute();
+#pragma unroll 1
+  for (Index i = 0; i < job.n; i++) kept.at(i, ITERATE) = kept.at(i, Y);
+  const Real<T> eps = Limits<T>::eps(), bar = Real<T>(REFINE_ABOVE) * eps;
+  for (int step = 0;; step++) {
+    const Real<T> error = job.refine ? error_of<T, ITERATE, RIGHT>(system, kept) : Real<T>(0);
+    if ((step == 0 && !SCALED) || error < least) {
+      least = error;
+#pragma unroll 1
+      for (Index i = 0; i < job.n; i++) system.solution(i) = kept.at(i, ITERATE);
+    }
+    if (step == REFINE_STEPS || !(least > bar) || (step == ENOUGH && least * least <= eps)) return true;
+#pragma unroll 1
+    for (Index i = 0; i < job.n; i++) {
+      Real<T> own;
+      kept.at(i, Y) = residual<T, ITERATE, RIGHT>(system, kept, i, step, own);
+    }
+    substitute();
+#pragma unroll 1
     for (Index i = 0; i < job.n; i++) kept.at(i, ITERATE) = corrected(kept.at(i, ITERATE), kept.at(i, Y), step);
-    const Real<T> error = error_of<T, ITERATE, RIGHT>(system, kept);
-    if (!(error < least)) continue;
-    least = error;
-    for (Index i = 0; i < job.n; i++) system.solution(i) = kept.at(i, ITERATE);
   }
 }
 
+// ... and then with a scaled matrix, where entries are wide apart, and what has come of them is no solution.
+template <typename T, template <typename> class Matrix>
+__device__ __forceinline__ void solve_hard(const Job& job, const System<T>& system, const Scratch<T>& kept) {
+  const Real<T> eps = Limits<T>::eps(), half = sqrt(eps);  // of the digits, which count for more than none
+  Real<T> least = Real<T>(1) / eps;
+  if (!solve_by<T, Matrix, false>(job, system, kept, least)) {
+#pragma unroll 1
+    for (Index i = 0; i < job.n; i++) system.solution(i) = not_a_number(T(0));
+  }
+  if (!job.refine || least <= Real<T>(REFINE_ABOVE) * eps || !is_wide(system)) return;
+  if (!(least < Real<T>(1) / eps)) least = half;
+  solve_by<T, Matrix, true>(job, system, kept, least);
+}
+
 // The systems on the list, or all where there is none.
-template <typename T, template <typename> class Matrix> __global__ void __launch_bounds__(128, 1) pivoted(Job job) {
+template <typename T, template <typename> class Matrix>
+__global__ void __launch_bounds__(128, Matrix<T>::BLOCKS) pivoted(Job job) {
   const Index threads = Index(gridDim.x) * blockDim.x, own = Index(blockIdx.x) * blockDim.x + threadIdx.x;
-  const Scratch<T> kept = {static_cast<T*>(job.kept) + own, Matrix<T>::WORDS + 3, threads};
+  const Scratch<T> kept = {static_cast<T*>(job.kept) + own, Matrix<T>::WORDS + 4, threads};
   const Index count = job.doubtful ? job.doubtful[0] : job.systems;
   for (Index k = own; k < count; k += threads) {
     const System<T> system(job, job.doubtful ? job.doubtful[1 + k] : k);
@@ -205,17 +279,33 @@ template <typename T, template <typename> class Matrix> __global__ void __launch
   }
 }
 
+// The status of a matrix, and its determinant where that is wanted. Where entries are wide apart, and digits were lost
+// to that, from a scaled matrix, unless that loses digits too.
+template <typename T, typename Matrix>
+__device__ __forceinline__ int determinant_of(const System<T>& system, Matrix& matrix, Determinant<T>& found,
+                                              bool wanted) {
+  bool lost = false;
+  const int status = matrix.determinant(system, found, wanted, lost);
+  const bool usable = status == 0 && found.is_finite();
+  if ((usable && !lost) || !is_wide(system)) return status;
+  Determinant<T> scaled;
+  lost = false;
+  if (matrix.scaled_determinant(scaled, wanted, lost) != 0 || !scaled.is_finite() || (usable && lost)) return status;
+  found = scaled;
+  return 0;
+}
+
 // The status of every matrix, and where there is room for them the sign and the logarithm of the size of its determinant.
 template <typename T, template <typename> class Matrix>
-__global__ void __launch_bounds__(128, 1) determinants(Job job) {
+__global__ void __launch_bounds__(128, Matrix<T>::PLENTY) determinants(Job job) {
   const Index threads = Index(gridDim.x) * blockDim.x, own = Index(blockIdx.x) * blockDim.x + threadIdx.x;
-  const Scratch<T> kept = {static_cast<T*>(job.kept) + own, Matrix<T>::WORDS, threads};
+  const Scratch<T> kept = {static_cast<T*>(job.kept) + own, Matrix<T>::WORDS + 1, threads};
   for (Index k = own; k < job.systems; k += threads) {
     const System<T> system(job, k);
     Matrix<T> matrix = {system, kept};
     const bool wanted = job.results[0] != nullptr;
     Determinant<T> found;
-    const int status = matrix.determinant(found, wanted);
+    const int status = determinant_of(system, matrix, found, wanted);
     job.status[k] = status;
     if (!wanted) continue;
     static_cast<T*>(job.results[0])[k] = status ? T(0) : found.sign;

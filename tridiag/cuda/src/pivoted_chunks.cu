@@ -24,7 +24,7 @@ template <typename T> struct Chunk {
   __device__ __forceinline__ bool factor() const {
     CyclicRow<T> first, second;
     bool doubt = false;
-    stretch().eliminate(first, second, [&](Index, const CyclicPivot<T>& pivot) {
+    stretch().eliminate(system, first, second, [&](Index, const CyclicPivot<T>& pivot) {
       doubt = doubt || is_doubtful(size(pivot.row.v[0]), pivot.row.rounding);
     });
     joints.leave(own, 0, first.v[0], first.v[1], first.v[3], first.v[4], first.rounding);

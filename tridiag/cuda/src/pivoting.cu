@@ -9,6 +9,9 @@ template <typename T> struct Scratch {
   __device__ __forceinline__ T& at(Index i, int word) const { return begin[(i * words + word) * stride]; }
 };
 
+// The entries of a row.
+template <typename T> struct Entries { T lower, diagonal, upper; };
+
 // The rows of one system, of its matrix or of the transpose, as they are eliminated.
 template <typename T> struct System {
   const Job& job;
@@ -39,6 +42,7 @@ template <typename T> struct System {
     if (!coupled(i, i + 1)) return T(0);
     return job.transpose ? a[around(i + 1) * job.row[A]] : c[i * job.row[C]];
   }
+  __device__ __forceinline__ Entries<T> row(Index i) const { return {lower(i), diagonal(i), upper(i)}; }
   __device__ __forceinline__ T right(Index i) const { return keep(i) ? d[i * job.row[D]] : T(0); }
   __device__ __forceinline__ T& solution(Index i) const { return x[i * job.row[X]]; }
 };
