@@ -17,7 +17,7 @@ from tridiag.backends import BACKENDS, Backend
 from tridiag.calls.plan import REAL_OF, Call, Plan
 from tridiag.derivatives import runner_of
 from tridiag.errors import SingularSystemError
-from tridiag.libraries.arrays import dtype_name
+from tridiag.libraries.arrays import connected_in, dtype_name
 from tridiag.problems.forms import Form
 from tridiag.selection.choose import choose, in_trace
 
@@ -130,10 +130,8 @@ def empty(call: Call) -> Array:
 
 
 def connected(call: Call, y: Array) -> Array:
-    """What no argument counts in, as part of the graph of all, as the results of PyTorch's operations are."""
-    if call.library != "torch":
-        return y
-    return call.module().connected(y, (*call.matrix, call.d, *call.init))
+    """`connected_in` all arguments of a call."""
+    return connected_in(call.library, y, (*call.matrix, call.d, *call.init))
 
 
 def product(call: Call, out: Any = None) -> Array:

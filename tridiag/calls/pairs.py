@@ -12,7 +12,16 @@ from tridiag.backends import Backend, Problem
 from tridiag.calls.plan import real_dtype
 from tridiag.derivatives import alignment_of
 from tridiag.kernels.jobs.words.alignment import ENDS, HOTTEST, TURNS, USUAL, Rules
-from tridiag.libraries.arrays import Entry, agreed, check_given, check_sequence, dtype_name, module_of, working_dtype
+from tridiag.libraries.arrays import (
+    Entry,
+    agreed,
+    check_given,
+    check_sequence,
+    connected_in,
+    dtype_name,
+    module_of,
+    working_dtype,
+)
 
 Array = Any
 VERB = "smith_waterman"
@@ -137,8 +146,7 @@ def refuse_where(wrong: Any, values: Any, message: str) -> None:
 def run(pairs: Pairs, backend: Backend) -> Array:
     """The scores, in the library of the caller, with their derivatives."""
     if 0 in pairs.problem.shape:
-        found = pairs.scores.sum((-2, -1)) - math.inf
-        return module_of("torch").connected(found, pairs.parameters) if pairs.problem.library == "torch" else found
+        return connected_in(pairs.problem.library, pairs.scores.sum((-2, -1)) - math.inf, pairs.parameters)
     if pairs.problem.library == "cupy":
         return backend.module().smith_waterman(pairs.scores, pairs.lengths, pairs.parameters, 0, pairs.rules)[0]
     if pairs.problem.library == "numpy":

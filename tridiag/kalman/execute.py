@@ -15,7 +15,7 @@ from tridiag.calls.checks import check_count, check_flag
 from tridiag.calls.state_space import Call, Intercepts, check_values, prepare
 from tridiag.calls.torch_compile import compiling, graph
 from tridiag.kalman.intercepts import Known, without_intercepts
-from tridiag.libraries.arrays import library_of, module_of, place_of
+from tridiag.libraries.arrays import connected_in, library_of, module_of, place_of
 from tridiag.problems.state_space import FILTER, LIKELIHOOD, PARAMETERS
 from tridiag.selection.choose import choose
 
@@ -166,10 +166,8 @@ def result_of(verb: str, found: Any) -> Any:
 
 
 def connected(call: Call, x: Array, given: tuple[Any, ...], options: Options) -> Array:
-    """What no argument counts in, as part of the graph of all, as the results of PyTorch's operations are."""
-    if call.library != "torch":
-        return x
-    return module_of("torch").connected(x, (*given, options.state_intercept, options.obs_intercept))
+    """`connected_in` the given arguments, and those among the options."""
+    return connected_in(call.library, x, (*given, options.state_intercept, options.obs_intercept))
 
 
 def nothing(verb: str, call: Call) -> list[Array]:

@@ -119,6 +119,11 @@ def module_of(library: str) -> ModuleType:
     return importlib.import_module(f"tridiag.libraries.{library}")
 
 
+def connected_in(library: str, y: Any, arguments: Iterable[Any]) -> Any:
+    """What no argument counts in, as part of the graph of all, as the results of PyTorch's operations are."""
+    return module_of(library).connected(y, arguments) if library == "torch" else y
+
+
 @functools.lru_cache(256)
 def dtype_name(dtype: Any) -> str:
     """'float32' for every library's way to say so, in any byte order."""

@@ -110,24 +110,9 @@ def sound(values: Any) -> Any:
     return np.concatenate([np.ones(0, bool), *found]).reshape(batch)
 
 
-def single(matrix: Any) -> list[bool]:
-    """By LAPACK, of the matrix with `added` on its diagonal."""
-    variances = matrix.diagonal()
-    largest = variances.max()
-    apart, more = largest * tolerance(matrix.dtype), added(largest, matrix.dtype)
-    if not variances.min() >= 0 or not (abs(matrix - matrix.T) <= apart).all():
-        return [False]
-    try:
-        return [bool(np.isfinite(np.linalg.cholesky(matrix + np.diag(np.full(len(matrix), more)))).all())]
-    except np.linalg.LinAlgError:
-        return [False]
-
-
 def by_lapack(values: Any) -> Any:
-    """The same of several: of halves, where LAPACK says no to one of them."""
+    """By LAPACK, with `added` on the diagonals: of halves, where it says no to one of several."""
     count, k, _ = values.shape
-    if count == 1:
-        return single(values[0])
     variances, turned = np.diagonal(values, axis1=1, axis2=2), values.swapaxes(1, 2)
     largest = variances.max(1)
     good = variances.min(1) >= 0
@@ -138,6 +123,8 @@ def by_lapack(values: Any) -> Any:
     try:
         factors = np.linalg.cholesky(raised.reshape(values.shape))
     except np.linalg.LinAlgError:
+        if count == 1:
+            return np.zeros(1, bool)
         return np.concatenate([by_lapack(values[: count // 2]), by_lapack(values[count // 2 :])])
     return good & np.isfinite(np.diagonal(factors, axis1=1, axis2=2)).all(1)
 

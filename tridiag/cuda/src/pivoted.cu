@@ -55,6 +55,14 @@ template <typename T> struct Blocks {
   static constexpr int cyclic = bytes == 16 ? 2 : sizeof(Real<T>) == 8 ? 3 : 4;
 };
 
+// The words of a row of scratch, behind those of a matrix, where it is solved with, and where its determinant is found.
+template <typename Matrix> struct SolvingWords {
+  enum { Y = Matrix::WORDS, ITERATE, RIGHT, SCALES, ALL };
+};
+template <typename Matrix> struct CountingWords {
+  enum { SCALES = Matrix::WORDS, ALL };
+};
+
 // A tridiagonal matrix. Row i of the scratch holds the pivot of column i - 1.
 template <typename T> struct Tridiagonal {
   enum { WORDS = 5, MULTIPLIER = 0, Q0, Q1, Q2, SWAP };
@@ -173,7 +181,7 @@ template <typename T> struct Cyclic {
     return status;
   }
   __device__ __forceinline__ int scaled_determinant(Determinant<T>& found, bool wanted, bool& lost) {
-    const Scales<T, WORDS> rows = {system, kept};
+    const Scales<T, CountingWords<Cyclic<T>>::SCALES> rows = {system, kept};
     rows.find();
     const int status = determinant(rows, found, wanted, lost);
     found.exponent -= rows.exponents();
@@ -213,7 +221,8 @@ __device__ __forceinline__ Real<T> error_of(const System<T>& system, const Scrat
 template <typename T, template <typename> class Matrix, bool SCALED>
 __device__ __forceinline__ bool solve_by(const Job& job, const System<T>& system, const Scratch<T>& kept,
                                          Real<T>& least) {
-  enum { Y = Matrix<T>::WORDS, ITERATE, RIGHT, SCALES };
+  using Words = SolvingWords<Matrix<T>>;
+  enum { Y = Words::Y, ITERATE = Words::ITERATE, RIGHT = Words::RIGHT, SCALES = Words::SCALES };
   const Scales<T, SCALES> scales = {system, kept};
   Matrix<T> matrix = {system, kept};
   if (SCALED) {
@@ -271,7 +280,7 @@ __device__ __forceinline__ void solve_hard(const Job& job, const System<T>& syst
 template <typename T, template <typename> class Matrix>
 __global__ void __launch_bounds__(128, Matrix<T>::BLOCKS) pivoted(Job job) {
   const Index threads = Index(gridDim.x) * blockDim.x, own = Index(blockIdx.x) * blockDim.x + threadIdx.x;
-  const Scratch<T> kept = {static_cast<T*>(job.kept) + own, Matrix<T>::WORDS + 4, threads};
+  const Scratch<T> kept = {static_cast<T*>(job.kept) + own, SolvingWords<Matrix<T>>::ALL, threads};
   const Index count = job.doubtful ? job.doubtful[0] : job.systems;
   for (Index k = own; k < count; k += threads) {
     const System<T> system(job, job.doubtful ? job.doubtful[1 + k] : k);
@@ -299,7 +308,7 @@ __device__ __forceinline__ int determinant_of(const System<T>& system, Matrix& m
 template <typename T, template <typename> class Matrix>
 __global__ void __launch_bounds__(128, Matrix<T>::PLENTY) determinants(Job job) {
   const Index threads = Index(gridDim.x) * blockDim.x, own = Index(blockIdx.x) * blockDim.x + threadIdx.x;
-  const Scratch<T> kept = {static_cast<T*>(job.kept) + own, Matrix<T>::WORDS + 1, threads};
+  const Scratch<T> kept = {static_cast<T*>(job.kept) + own, CountingWords<Matrix<T>>::ALL, threads};
   for (Index k = own; k < job.systems; k += threads) {
     const System<T> system(job, k);
     Matrix<T> matrix = {system, kept};

@@ -202,7 +202,7 @@ def store_narrow(code: Code, operand: Any, first: Value, last: Value, source: Va
 def load_scattered(code: Code, *words: Value) -> None:
     """Unless ``ahead`` is zero what lies so many bytes further on is asked for, of some lanes at each row."""
     table, stride, ahead, first, last, target = words
-    base, apart = addresses(code, table), max(1, code.lanes // LANES_ASKED)
+    base, apart = addresses(code, table), code.lanes // LANES_ASKED
 
     def row(i: Value, state: Any) -> Any:
         for k in range(code.parts):

@@ -25,7 +25,7 @@ NEXT_GROUP = 128 * 1024  # where rows are contiguous: the next group, if it is n
 LINES_AHEAD = 8  # ... or further on in the same rows
 ROWS_OF_LANE = 64  # ... where so many rows of a lane are asked for before those of the next, a power of two
 NEXT_LINES = 256 * 1024  # systems end to end: the next group, line by line as they lie in memory, if it is no further
-LANES_ASKED = 2  # no kind of these, but rows near each other: the same is asked for of so many lanes at a row
+LANES_ASKED = 2  # scattered, with several rows in a line: so many lanes are asked for at each row, all in turn
 
 
 class Operand(Record):
@@ -67,6 +67,7 @@ def bind(zero, operand, itemsize, stride, even, downwards, used):
     """
     lanes, table = lanes_of(zero, ()), operand.addresses.lanes
     start, side = word(table), word(table + 8) - word(table)
+    further = LINES_AHEAD * LINE if (stride > 0) != downwards else -LINES_AHEAD * LINE
     if not even:
         even = True
         for lane in range(2, lanes):
@@ -82,13 +83,13 @@ def bind(zero, operand, itemsize, stride, even, downwards, used):
         if 0 < ahead < NEXT_LINES and not downwards:
             rotation, step = 0, LINE
         elif abs(ahead) >= NEXT_GROUP:
-            ahead = -LINES_AHEAD * LINE if downwards else LINES_AHEAD * LINE
+            ahead = further
             if parts_of(zero, ()) == 1:
                 lines = lines_of_lane(zero, ())
     elif even and abs(stride) * LANES_ASKED <= LINE:
         ahead = lanes * side
         if abs(ahead) >= NEXT_GROUP:
-            ahead = LINES_AHEAD * LINE if (stride > 0) != downwards else -LINES_AHEAD * LINE
+            ahead = further
     elif 1 < used < lanes and parts_of(zero, ()) == 1 and side == itemsize:
         kind = NARROW
         for lane in range(2, used):
