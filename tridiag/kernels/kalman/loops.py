@@ -27,6 +27,7 @@ from tridiag.kernels.simd.values import Stored, Value, flatten
 from tridiag.kernels.simd.vector import LINE, Code
 
 NEARLY = 16.0  # times a variance: what is older than it and no larger is forgotten
+PERIOD, SLACK = 4, 8.0  # covariances are at rest that moved in so many steps by no more than so many times eps
 SHORT = 3  # states and values observed: of more, steps are written once for all registers where these are narrow
 QUADRATIC, MANTISSA, EXPONENT, COUNT, LOSS = range(5)  # rows of a result
 

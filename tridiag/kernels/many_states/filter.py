@@ -9,6 +9,7 @@ from numba import njit
 from tridiag.algorithms.kalman_filter import LOG_TWO_PI
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.many_states.records import put_record
+from tridiag.kernels.many_states.rest import is_constant, leave_rest, observe_at_rest, resting
 from tridiag.kernels.many_states.roots import (
     join_factors,
     keep_root,
@@ -54,6 +55,7 @@ def filtered(eps: float, predicted: Places = PREDICTED, updated: Places = UPDATE
     """All steps with covariances as they stand; ``follow``: what is done once the observations of a step are known."""
     share, shows_predicted, shows_updated = eps ** (1 / 3), predicted is not None, updated is not None
     (predicted_mean, predicted_cov), (updated_mean, updated_cov) = predicted or PREDICTED, updated or UPDATED
+    rests, may_rest = resting(eps), follow is alone
 
     @njit(**OPTIONS)
     def run(zero, job, worker, records, states):
@@ -63,10 +65,24 @@ def filtered(eps: float, predicted: Places = PREDICTED, updated: Places = UPDATE
         """
         quadratics, logarithms, loss, record = 0.0, 0.0, 0.0, records
         wanted = shows_updated and job.pointers[updated_cov] != 0
+        constant = may_rest and states == 0 and is_constant(job)
+        complete, at_rest, added = 0, False, 0.0
         load_start(zero, job, worker)
         for t in range(job.steps):
             if stopping_at(t, ASKING):
                 break
+            if at_rest:
+                at_rest = load_observed(zero, job, worker, t) == job.observed
+                if at_rest:
+                    quadratics += observe_at_rest(zero, job, worker, t)
+                    logarithms += added
+                    if records != 0:
+                        record = put_record(zero, job, worker, record)
+                    predict_mean(zero, job, worker)
+                    continue
+                leave_rest(zero, job, worker)
+                complete = 0
+            rest = constant and rests(zero, job, worker, t, complete)
             if shows_predicted:
                 write_state(zero, job, worker, t, predicted_mean, predicted_cov)
             if states != 0:
@@ -76,7 +92,8 @@ def filtered(eps: float, predicted: Places = PREDICTED, updated: Places = UPDATE
                 innovations(zero, job, worker, t, count, False)
                 quadratic, logarithm = eliminate(zero, job, worker, count, False)
                 quadratics += quadratic
-                logarithms += logarithm + count * LOG_TWO_PI
+                added = logarithm + count * LOG_TWO_PI
+                logarithms += added
                 loss = max(loss, doubt_observed(zero, job, worker, count, share))
                 update(zero, job, worker, count)
             if wanted:
@@ -85,7 +102,11 @@ def filtered(eps: float, predicted: Places = PREDICTED, updated: Places = UPDATE
             if records != 0:
                 record = put_record(zero, job, worker, record)
             follow(zero, job, worker, t, count)
-            if t + 1 < job.steps:
+            complete = complete + 1 if count == job.observed else 0
+            at_rest = rest and complete > 0
+            if at_rest:
+                predict_mean(zero, job, worker)
+            elif t + 1 < job.steps:
                 F = load_motion(zero, job, worker, t)
                 predict_mean(zero, job, worker)
                 predict_covariance(zero, job, worker, F)

@@ -33,6 +33,7 @@ class States(Workspace):
     zeros, Q_diagonal = Word(), Word()
     variances_before, variances_now = Word(), Word()  # of the states, as predicted for a step and for the next one
     spread, moved, older, reach = Word(), Word(), Word(), Word()  # `tridiag.algorithms.kalman_filter.Doubt`
+    earlier, slow = Word(), Word()  # covariance and spread some steps ago; whether they hardly moved since
     columns, root_weights = Word(), Word()  # of a square root L D L^T: the columns of L as rows, and D
     noise_columns, noise_weights = Word(), Word()  # those of Q
     R, R_columns, R_weights = Word(), Word(), Word()  # R of what is observed, and its root
@@ -62,10 +63,10 @@ class States(Workspace):
 ARRAYS, allocate, give_back = workspace(
     States, "mean", "ahead", "cov", "product", "F_turned", "Q", "H", "profile", "news", "gains", "kept", "variances",
     "weights", "errors", "scaled", "zeros", "variances_before", "variances_now", "Q_diagonal", "spread", "moved",
-    "older", "reach", "columns", "root_weights", "noise_columns", "noise_weights", "R", "R_columns", "R_weights",
-    "loads", "turn_shares", "turn_sights", "parts", "part_weights", "firsts", "shares", "rotations", "F_rows",
-    "later_mean", "later_cov", "smoothed", "pulled", "doubled", "joint", "joint_weights", "later_weights", "inverse",
-    "of_F", "of_H", "of_Q", "of_R", "shrunk", "NP", "later_state", "factors", "states", "followers",
+    "older", "reach", "earlier", "columns", "root_weights", "noise_columns", "noise_weights", "R", "R_columns",
+    "R_weights", "loads", "turn_shares", "turn_sights", "parts", "part_weights", "firsts", "shares", "rotations",
+    "F_rows", "later_mean", "later_cov", "smoothed", "pulled", "doubled", "joint", "joint_weights", "later_weights",
+    "inverse", "of_F", "of_H", "of_Q", "of_R", "shrunk", "NP", "later_state", "factors", "states", "followers",
     "later_of_followers", "moved_followers", "regressors", "regressor_weights", "fit", "fit_variances", "scaled_parts",
 )  # fmt: skip
 MINUS_ONE, MINUS_HALF = 0, 1
@@ -105,7 +106,8 @@ def allocate_states(zero, job, back, slope):
         news=p * news, gains=p * row, kept=aligned(8 * p),
         variances=noises, weights=noises, errors=noises, scaled=noises,
         zeros=max(2 * row, noises), variances_before=row, variances_now=row, Q_diagonal=row, spread=row,
-        moved=row, older=row, reach=noises, columns=k * row, root_weights=row, noise_columns=k * row, noise_weights=row,
+        moved=row, older=row, reach=noises, earlier=(k + 1) * row, columns=k * row,
+        root_weights=row, noise_columns=k * row, noise_weights=row,
         R=lines, R_columns=p * noises, R_weights=noises, loads=p * row,
         turn_shares=p * row, turn_sights=p * row, parts=parts * both,
         part_weights=aligned(parts * size), firsts=aligned(parts * size), shares=max(aligned(parts * size), noises),

@@ -22,6 +22,7 @@ from tridiag.kernels.kalman.kernel import LOG_TWO
 from tridiag.kernels.kalman.series import bind_series, put
 from tridiag.kernels.many_states.filter import ASKING, PREDICTED, UPDATED
 from tridiag.kernels.many_states.hessenberg import pays
+from tridiag.kernels.many_states.rest import is_constant
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.simd.interrupts import stopping_at
@@ -29,9 +30,11 @@ from tridiag.kernels.simd.memory import c_function, pointer, set_word, word
 from tridiag.kernels.simd.records import RecordAt, address_of, at
 from tridiag.kernels.simd.vector import LINE, OPTIONS
 from tridiag.kernels.states_in_lanes.hessenberg import change_basis
+from tridiag.kernels.states_in_lanes.rest import observe_at_rest, predict_at_rest, rests
 from tridiag.kernels.states_in_lanes.steps import (
     load_motion,
     load_start,
+    look_at,
     lost,
     observe,
     predict,
@@ -69,20 +72,33 @@ def deviance(zero, worker, lane):
 def filtered(zero, job, worker):
     """All steps of a group."""
     (predicted_mean, predicted_cov), (updated_mean, updated_cov) = PREDICTED, UPDATED
-    wanted = job.pointers[updated_cov] != 0
+    wanted, constant = job.pointers[updated_cov] != 0, is_constant(job)
+    complete, resting = 0, False
     load_start(zero, job, worker)
     if pays(job):
         change_basis(zero, job, worker)
     for t in range(job.steps):
         if stopping_at(t, ASKING):
             break
+        if resting:
+            resting = look_at(zero, (job, worker, t)) != 0
+            if resting:
+                observe_at_rest(zero, job, worker)
+                if t + 1 < job.steps:
+                    predict_at_rest(zero, job, worker)
+                continue
+            complete = 0
+        rest = constant and rests(zero, job, worker, t, complete)
         write_state(zero, job, worker, t, predicted_mean, predicted_cov)
-        observe(zero, job, worker, t, 0)
+        complete = complete + 1 if observe(zero, job, worker, t, 0) else 0
+        resting = rest and complete > 0
         if wanted:
             update_covariance(zero, job, worker)
             lost(zero, (worker, worker.before, job.states))
             write_state(zero, job, worker, t, updated_mean, updated_cov)
-        if t + 1 < job.steps:
+        if resting:
+            predict_at_rest(zero, job, worker)
+        elif t + 1 < job.steps:
             load_motion(zero, job, worker, t)
             predict(zero, job, worker, wanted)
 

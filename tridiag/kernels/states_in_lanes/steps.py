@@ -139,15 +139,26 @@ def hide(code: Code, job: At, worker: At) -> None:
 LOADS, HIDDEN = 1, 2  # what ``sight`` is to be of a step: L^-1 H; H of what is there; 0: anything
 
 
+def add_to_sums(code: Code, worker: At, variance: Value, square: Value, there: Value) -> None:
+    """An observation: its squared error over its variance, its variance, and whether it is there."""
+
+    def sum_at(row: int) -> Value:
+        return worker.sums + row * LINE
+
+    code.store(sum_at(QUADRATIC), code.load(sum_at(QUADRATIC)) + square + variance * 0.0)
+    more, digits = code.split(variance)
+    further, mantissa = code.split(code.load(sum_at(MANTISSA)) * digits)
+    code.store(sum_at(MANTISSA), mantissa)
+    code.store(sum_at(EXPONENT), code.load(sum_at(EXPONENT)) + code.to_real(more + further))
+    code.store(sum_at(COUNT), code.load(sum_at(COUNT)) + there)
+
+
 def separate(code: Code, job: At, worker: At, wanted: Value) -> None:
     """S = L D L^T, and from the left L^-1 of all that stands beside S; gains, means, and what a step adds to the sums.
 
     Not positive, or infinite, a variance is NaN. ``wanted``: LOADS or not.
     """
     k, p = job.states, job.observed
-
-    def sum_at(row: int) -> Value:
-        return worker.sums + row * LINE
 
     def one(q: Value) -> None:
         own, share = worker.S + q * p * LINE, code.eps ** (1 / 3)
@@ -159,17 +170,12 @@ def separate(code: Code, job: At, worker: At, wanted: Value) -> None:
         code.store(worker.weights + q * LINE, weight)
         code.store(worker.scaled + q * LINE, weight * error)
         news = worker.news + q * k * LINE
-        quadratic = code.load(sum_at(QUADRATIC)) + weight * error * error + variance * 0.0
-        code.store(sum_at(QUADRATIC), quadratic)
-        more, digits = code.split(variance)
-        further, mantissa = code.split(code.load(sum_at(MANTISSA)) * digits)
-        code.store(sum_at(MANTISSA), mantissa)
-        code.store(sum_at(EXPONENT), code.load(sum_at(EXPONENT)) + code.to_real(more + further))
-        code.store(sum_at(COUNT), code.load(sum_at(COUNT)) + there)
-        loss = code.load(sum_at(LOSS))
+        add_to_sums(code, worker, variance, weight * error * error, there)
+        sum_of_losses = worker.sums + LOSS * LINE
+        loss = code.load(sum_of_losses)
         loss = code.where(variance < code.tiny, code.one(), loss)
         gap = share * code.load(worker.reach + q * LINE) - variance
-        code.store(sum_at(LOSS), code.where((gap > loss) & (there > 0.0), gap, loss))
+        code.store(sum_of_losses, code.where((gap > loss) & (there > 0.0), gap, loss))
 
         def below(i: Value) -> None:
             factor = code.load(own + i * LINE) * weight
@@ -234,11 +240,15 @@ lost = library.add("lost", lose)
 
 @njit(**OPTIONS)
 def observe(zero, job, worker, t, wanted):
-    """The means once the observations of a step are known, and gains; ``wanted``: LOADS, HIDDEN or 0."""
+    """The means once the observations of a step are known, and gains; returns whether all are there.
+
+    ``wanted``: LOADS, HIDDEN or 0.
+    """
     k, p, row, noises = job.states, job.observed, job.states * LINE, job.observed * LINE
     load_sight(zero, job, worker, t)
     sight, noise = Matrix(worker.H, row, LINE), Matrix(worker.R, noises, LINE)
-    if look_at(zero, (job, worker, t)) == 0 or wanted != 0:
+    there = look_at(zero, (job, worker, t)) != 0
+    if not there or wanted != 0:
         hide_missing(zero, (job, worker))
         sight, noise = Matrix(worker.sight, row, LINE), Matrix(worker.noise, noises, LINE)
     cov, news = Matrix(worker.cov, row, LINE), Matrix(worker.news, row, LINE)
@@ -252,6 +262,7 @@ def observe(zero, job, worker, t, wanted):
     spread_out(zero, (worker.scaled, worker.variances, *of_sight))
     expected(zero, (worker, p))
     eliminate(zero, (job, worker, wanted))
+    return there
 
 
 @njit(**OPTIONS)

@@ -36,6 +36,7 @@ class Group(Workspace):
     variances, weights, scaled = Word(), Word(), Word()  # D, 1 / D, and the errors times the weights
     before, now = Word(), Word()  # variances of the states, as predicted for a step and for the next one
     spread, moved, older, reach = (Word() for _ in range(4))  # `tridiag.algorithms.kalman_filter.Doubt`
+    earlier, slow = Word(), Word()  # covariance and spread some steps ago; whether they hardly moved since
     zeros, scratch = Word(), Word()  # as many numbers as states or observed values; a number for each state
     sums, sums_forwards = Word(), Word()  # of the steps so far, and of all on the way forwards
     turned = Word()  # F transposed
@@ -53,8 +54,8 @@ class Group(Workspace):
 ARRAYS, allocate, give_back = workspace(
     Group, "bindings", "F", "H", "Q", "R", "mean", "ahead", "cov", "product", "profile", "below", "whole", "there",
     "sight", "noise", "errors", "news", "S", "gains", "moved_gains", "weighed", "variances", "weights", "scaled",
-    "before", "now", "spread", "moved", "older", "reach", "zeros", "scratch", "sums", "sums_forwards", "turned",
-    "later", "carried", "told", "smoothed", "pulled", "u", "precision", "inverse", "found", "ahead_of_all",
+    "before", "now", "spread", "moved", "older", "reach", "earlier", "zeros", "scratch", "sums", "sums_forwards",
+    "turned", "later", "carried", "told", "smoothed", "pulled", "u", "precision", "inverse", "found", "ahead_of_all",
     "states", "alone",
 )  # fmt: skip
 JOB_OF_ONE = K.Filter.size() + 8 * K.OPERANDS
@@ -79,7 +80,8 @@ def allocate_group(zero, job, back, slope):
         cov=square, product=square, profile=aligned(ROW * job.states), below=aligned(ROW * job.states), whole=LINE,
         there=p, sight=loads, noise=noises, errors=p, news=loads, S=noises, gains=loads, moved_gains=loads,
         weighed=loads, variances=p, weights=p, scaled=p, before=k, now=k, spread=k, moved=k, older=k, reach=p,
-        zeros=max(k, p), scratch=k, sums=SUMS * LINE, sums_forwards=SUMS * LINE, turned=back * square, later=k,
+        earlier=(1 - back) * (square + k), zeros=max(k, p), scratch=k, sums=SUMS * LINE, sums_forwards=SUMS * LINE,
+        turned=back * square, later=k,
         carried=k, told=back * square, smoothed=back * square, pulled=back * 3 * loads, u=p, precision=slope * noises,
         inverse=slope * noises, found=slope * (3 * square + loads + noises + k),
         ahead_of_all=slope * size_of_state(job), states=slope * job.steps * size_of_state(job),
