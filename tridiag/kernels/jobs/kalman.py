@@ -33,6 +33,7 @@ MANY = {
     "update": Many("filter_many", "filter_in_lanes", "filter_many"),
 }
 MOST_KEPT = 64 * 1024 * 1024  # bytes, of a worker
+LARGE = 7  # states: of so many on, a series by itself takes less than one lane of a kernel that is written out
 GROUP = 3  # series by themselves, in whose time as many are computed as a vector has lanes
 
 
@@ -48,9 +49,11 @@ def kind_of(form: StateSpace, missing: bool, states: bool = False) -> str:
 
 
 def kernels_for(family: str, dtype: str, states: int, observed: int, kind: str) -> list[tuple[Any, ...]]:
-    """The kernel that is written out for a size, or those for all larger ones, of which few or many series take one."""
+    """The kernel that is written out for a size, or those for all larger ones; of two, few series take the first."""
     if is_written_out(states, observed):
-        return [(family, dtype, states, observed, kind)]
+        written_out = (family, dtype, states, observed, kind)
+        by_themselves = states >= LARGE and kind != K.SHARED and family in MANY
+        return [(MANY[family].one, dtype), written_out] if by_themselves else [written_out]
     many = MANY[family]
     return [(name, dtype) for name in ([many.shared] if kind == K.SHARED else dict.fromkeys((many.one, many.lanes)))]
 
@@ -87,6 +90,8 @@ def make_job(family: str, kind: str, form: StateSpace, shapes: Sequence[Shape], 
     if many and kind == K.SHARED:
         lanes *= K.TOGETHER
     elif many and (len(kernels) == 1 or not fill_lanes(form, lanes, workers, family == "filter_gradient")):
+        lanes, kernels = 1, kernels[:1]
+    elif len(kernels) > 1 and series <= workers:
         lanes, kernels = 1, kernels[:1]
     items = -(-series // lanes)
     words = words_of(form, form.batch, strides, items)
