@@ -46,7 +46,7 @@ def check(backend: Subject, y: np.ndarray, parameters: dict[str, np.ndarray], dt
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("observed", [1, 3])
-@pytest.mark.parametrize("states", [9, 17])
+@pytest.mark.parametrize("states", [2, 9, 17])
 @pytest.mark.parametrize("series", [1, 37])
 def test_a_rest_is_what_steps_would_find(backend: Subject, series: int, states: int, observed: int, dtype: Any) -> None:
     rng = np.random.default_rng([series, states, observed])

@@ -89,9 +89,10 @@ def make_job(family: str, kind: str, form: StateSpace, shapes: Sequence[Shape], 
     workers = threads() if unknowns >= WORTH_A_THREAD else 1
     if many and kind == K.SHARED:
         lanes *= K.TOGETHER
-    elif many and (len(kernels) == 1 or not fill_lanes(form, lanes, workers, family == "filter_gradient")):
-        lanes, kernels = 1, kernels[:1]
-    elif len(kernels) > 1 and series <= workers:
+    elif not many:
+        if len(kernels) > 1 and series <= workers:
+            lanes, kernels = 1, kernels[:1]
+    elif len(kernels) == 1 or not fill_lanes(form, lanes, workers, family == "filter_gradient"):
         lanes, kernels = 1, kernels[:1]
     items = -(-series // lanes)
     words = words_of(form, form.batch, strides, items)

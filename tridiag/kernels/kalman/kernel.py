@@ -20,6 +20,7 @@ from tridiag.kernels.kalman.gradient import Gradient, GradientRoom
 from tridiag.kernels.kalman.loops import COUNT, EXPONENT, LOSS, MANTISSA, QUADRATIC, Loops, Room
 from tridiag.kernels.kalman.matrices import Entries, Roots
 from tridiag.kernels.kalman.moments import Moments, MomentsRoom
+from tridiag.kernels.kalman.rest import Resting, RestRoom
 from tridiag.kernels.kalman.series import bind_series, put
 from tridiag.kernels.kalman.stretches import Stretches
 from tridiag.kernels.runtime.system import fresh
@@ -38,8 +39,9 @@ JOB = RecordAt(Filter)
 
 def build(dtype: str, states: int, observed: int, kind: str):
     """The C function void run(job, helpers) for a dtype and models of one size."""
-    zero, room = np.zeros((), dtype)[()], Room(states, observed)
-    loops, library, name = Loops(room), Library(f"filter_steps{states}_{observed}_{kind}"), f"tridiag_filter_{kind}"
+    zero, room = np.zeros((), dtype)[()], (RestRoom if kind == K.COMPLETE else Room)(states, observed)
+    loops = Resting(room) if isinstance(room, RestRoom) else Loops(room)
+    library, name = Library(f"filter_steps{states}_{observed}_{kind}"), f"tridiag_filter_{kind}"
     parts = parts_of(room)
     if kind == K.SHARED:
         before, after = both(library, parts, "covariances", loops.covariances), library.add("means", loops.means)

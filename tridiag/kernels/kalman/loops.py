@@ -198,24 +198,27 @@ class Loops:
         """All steps of a series in each lane."""
         self.run(covs, missing, code, job, room, lambda *state: None)
 
-    def run(self, covs: Form, missing: bool, code: Code, job: At, room: At, visit: Callable[..., Any]) -> None:
-        """The same; ``visit(loops, code, t, predicted, updated)`` sees all states, and may tell of a loss (`Doubt`)."""
+    def before_steps(self, covs: Form, code: Code, job: At, room: At) -> Any:
+        """What is carried from step to step, before the first; the model is read."""
         self.fetch_all(code, job, room)
         cov = self.first(covs, code, job, room)
-        start = (
-            tuple(self.matrix(code, job, room, K.M0)),
-            covs.packed(cov),
-            self.sums(code),
-            self.doubt(covs, code, job, room),
-            self.begun(code),
-        )
+        mean, doubt = tuple(self.matrix(code, job, room, K.M0)), self.doubt(covs, code, job, room)
+        return mean, covs.packed(cov), self.sums(code), doubt, self.begun(code)
+
+    def after_steps(self, covs: Form, code: Code, room: At, carry: Any) -> None:
+        """What is told of a series, behind its last step."""
+        mean, cov, (quadratic, product, count), doubt, more = carry
+        self.put(code, room, quadratic, product, count, doubt)
+        self.ended(covs, code, room, mean, cov, doubt, more)
+
+    def run(self, covs: Form, missing: bool, code: Code, job: At, room: At, visit: Callable[..., Any]) -> None:
+        """The same; ``visit(loops, code, t, predicted, updated)`` sees all states, and may tell of a loss (`Doubt`)."""
 
         def step(loops: Loops, *state: Any) -> Any:
             return loops.step(covs, missing, job, room, visit, *state)
 
-        mean, cov, (quadratic, product, count), doubt, more = self.steps(code, room, 0, job.steps, step, start)
-        self.put(code, room, quadratic, product, count, doubt)
-        self.ended(covs, code, room, mean, cov, doubt, more)
+        start = self.before_steps(covs, code, job, room)
+        self.after_steps(covs, code, room, self.steps(code, room, 0, job.steps, step, start))
 
     def step(
         self, covs: Form, missing: bool, job: At, room: At, visit: Callable[..., Any], code: Code, t: Value, carry: Any
@@ -237,7 +240,7 @@ class Loops:
         doubt = self.doubted(code, doubt, (state.cov, ahead.cov), F, H, Q, kept, seen.variances)
         if doubt and loss is not None:
             doubt = *doubt[:-1], kalman_filter.larger(ops, loss, doubt[-1])
-        more = self.followed(code, seen, F, kept, more)
+        more = self.followed(code, room, seen, F, kept, more)
         return tuple(ahead.mean), covs.packed(ahead.cov), (quadratic, product, count), doubt, more
 
     # what else is carried from step to step, for loops that carry more
@@ -246,7 +249,7 @@ class Loops:
         """Before the first step."""
         return ()
 
-    def followed(self, code: Code, seen: Observed, F: Any, kept: Any, before: Any) -> Any:
+    def followed(self, code: Code, room: At, seen: Observed, F: Any, kept: Any, before: Any) -> Any:
         """Behind a step."""
         return ()
 

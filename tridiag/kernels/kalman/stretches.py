@@ -30,7 +30,7 @@ class Stretches(Loops):
         found = kalman_stretches.start(Lanes(code), Estimate(zeros[0], zeros))
         return self.packed(found), (infinity,) * self.room.observed
 
-    def followed(self, code: Code, seen: Observed, F: Any, kept: Any, before: Any) -> Any:
+    def followed(self, code: Code, room: At, seen: Observed, F: Any, kept: Any, before: Any) -> Any:
         ops, k = Lanes(code), self.room.states
         (A, eta, J), least = before
         state = Follow(vector(A).reshape(k, k), vector(eta), Entries.unpacked(J, k))
