@@ -12,8 +12,8 @@ from wide_entries import COUNT, SHARES, wide
 
 import tridiag
 
-BACKENDS = ("numba_thomas", "numba_partition")
-ROW_BY_ROW = ("numba_thomas",)
+BACKENDS = ("numba_thomas", "numba_partition", "numpy_thomas")
+ROW_BY_ROW = ("numba_thomas", "numpy_thomas")
 LENGTHS = (*range(1, 10), 33, 100, 600, 1100)
 
 
@@ -98,7 +98,7 @@ def test_tensors(dtype: str) -> None:
     torch = pytest.importorskip("torch")
     for n in (3, 33):
         systems = ends_cut(wide(n, dtype, "rows", uniform)[0])
-        for name in ("numba_thomas",):
+        for name in ("torch_thomas", "numba_thomas"):
             x = tridiag.solve(*map(torch.from_numpy, systems), backend=name).numpy()
             assert errors(Matrix(*systems), x, dtype).max() <= BAR
 
