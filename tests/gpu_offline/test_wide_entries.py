@@ -1,8 +1,4 @@
-"""Systems whose entries span most of the range of numbers, on CUDA C: rows and columns times powers of 2.
-
-Such a system is as regular as that without the powers, its solution is that one times those of columns, and the
-componentwise backward error is the same. Chosen and pivoted by numbers as they are, digits are lost to underflow.
-"""
+"""Systems whose entries span most of the range of numbers, on CUDA C (`wide_entries`)."""
 
 from __future__ import annotations
 
@@ -13,6 +9,7 @@ import numpy as np
 import pytest
 from guarded.accuracy_bars import BAR, Matrix, errors
 from helpers import DTYPES, STANDIN, dominant, uniform
+from wide_entries import COUNT, SHARES, wide
 
 import tridiag
 
@@ -22,21 +19,6 @@ if STANDIN and (reason := cpu_build.why_not()):
 
 BACKENDS = ("cupy_pcr", "cupy_thomas")
 LENGTHS = (*range(1, 10), 33, 100, 513, 1100)  # the last one is pivoted in chunks first
-SHARES = {"rows": (1.0, 0.0), "columns": (0.0, 1.0), "both": (0.5, 0.5)}
-COUNT = 6
-
-
-def wide(n: int, dtype: str, scaled: str, family: Any, span: float = 0.8) -> tuple[list[Any], list[Any]]:
-    """a, b, c and d, and the same without powers of 2; corners are there, for matrices that are periodic."""
-    rng = np.random.default_rng(n)
-    plain = [np.array(x) for x in family((COUNT, n), dtype)]
-    bits = -np.log2(float(np.finfo(dtype).tiny))
-    rows, columns = (
-        np.round(rng.uniform(-share * span * bits, share * span * bits, (COUNT, n))) for share in SHARES[scaled]
-    )
-    beside = np.roll(columns, 1, 1), columns, np.roll(columns, -1, 1)
-    entries = [x * 2.0**rows * 2.0**near for x, near in zip(plain[:3], beside, strict=True)]
-    return [x.astype(dtype) for x in (*entries, plain[3] * 2.0**rows)], plain
 
 
 @pytest.mark.parametrize("scaled", SHARES)

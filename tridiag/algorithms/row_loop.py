@@ -10,7 +10,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tridiag.algorithms import elimination as el
+from tridiag.algorithms import row_scales
 from tridiag.algorithms.matrix_rows import Matrix, bands, read, read_right_side, residual
+from tridiag.algorithms.scaled import times_power
 from tridiag.problems.forms import Form
 
 
@@ -136,18 +138,73 @@ def solve(ops: Any, matrix: Matrix, d: Any, form: Form, factors: Factors | None 
     x = again(d)
     certified = ops.reshape(factors.certified, form.matrix_batch)
     if form.pivoting == "auto" and not ops.all(certified):
-        x = ops.where(ops.unsqueeze(certified, form.axis), x, refine(ops, again, matrix, d, form, x))
+        improved, error = refine(ops, again, matrix, d, form, x)
+        poor = ~((error <= el.REFINE_ABOVE * ops.limits(error)[0]) | certified)
+        if ops.any(poor):
+            improved = solve_with_scales(ops, matrix, d, form, improved, error, poor)
+        x = ops.where(ops.unsqueeze(certified, form.axis), x, improved)
     return x, ops.reshape(factors.status, form.matrix_batch)
 
 
 def factor(ops: Any, matrix: Matrix, form: Form) -> Factors:
     """Plain elimination, certified; then once more with exchanges in the systems that have no certificate."""
-    if form.periodic or form.pivoting is True:
+    if form.pivoting is True:
         return eliminate(ops, matrix, form, True)
+    if form.periodic:
+        return with_status(ops, matrix, form, eliminate(ops, matrix, form, True))
     plain = eliminate(ops, matrix, form, False)
     if form.pivoting is False or ops.all(plain.certified):
         return plain
-    return eliminate(ops, matrix, form, ~plain.certified)._replace(certified=plain.certified)
+    found = eliminate(ops, matrix, form, ~plain.certified)._replace(certified=plain.certified)
+    return with_status(ops, matrix, form, found)
+
+
+def with_status(ops: Any, matrix: Matrix, form: Form, found: Factors) -> Factors:
+    """The same where no matrix is told to be singular that is regular with `row_scales`."""
+    singular = ops.reshape(found.status, form.matrix_batch) != 0
+    if not ops.any(singular):
+        return found
+    diagonals = whole_bands(ops, matrix, form)
+    regular = singular & row_scales.are_wide(ops, diagonals, form.axis)
+    if not ops.any(regular):
+        return found
+    status = scaled_factors(ops, diagonals, form)[1].status
+    regular = regular & (ops.reshape(status, form.matrix_batch) == 0)
+    regular = ops.reshape(regular, found.status.shape)
+    return found._replace(status=ops.where(regular, ops.zero(found.status), found.status))
+
+
+def whole_bands(ops: Any, matrix: Matrix, form: Form) -> tuple[Any, Any, Any]:
+    """The bands of all matrices, whole."""
+    sub, diagonal, sup = (ops.broadcast(x, form.matrix_shape) for x in bands(ops, matrix, form))
+    return sub, diagonal, sup
+
+
+def scaled_factors(ops: Any, diagonals: tuple[Any, Any, Any], form: Form) -> tuple[row_scales.Scales, Factors]:
+    scales = row_scales.find(ops, diagonals, form)
+    plain = form._replace(transpose=False)
+    return scales, eliminate(ops, (*scales.bands, None), plain, True)
+
+
+def solve_with_scales(ops: Any, matrix: Matrix, d: Any, form: Form, x: Any, error: Any, poor: Any) -> Any:
+    """x, and of poor systems whose entries are wide apart what `row_scales` give where that is better."""
+    diagonals = whole_bands(ops, matrix, form)
+    tried = poor & row_scales.are_wide(ops, diagonals, form.axis)
+    if not ops.any(tried):
+        return x
+    scales, factors = scaled_factors(ops, diagonals, form)
+    plain, eps = form._replace(transpose=False), ops.limits(error)[0]
+    nothing = ops.zero(error)
+
+    def again(d: Any) -> Any:
+        scaled, divided = row_scales.scaled_right(ops, scales, d, form.axis)
+        found = solve_factored(ops, factors, None, scaled, plain, False)
+        return times_power(ops, found, scales.columns + divided)
+
+    bar = ops.where(tried, ops.where(error < 1 / eps, error, nothing + eps**0.5), nothing)
+    where = matrix[3]
+    right = d if where is None else ops.where(where, d, ops.zero(d))
+    return refine(ops, again, matrix, d, form, again(ops.broadcast(right, form.shape)), (x, bar))[0]
 
 
 def slogdet(ops: Any, matrix: Matrix, form: Form) -> tuple[Any, Any]:
@@ -171,14 +228,25 @@ def solve_factored(ops: Any, factors: Factors, where: Any, d: Any, form: Form, t
     return ops.where(ops.unsqueeze(singular, form.axis), ops.nan(x), x) if ops.any(singular) else x
 
 
-def refine(ops: Any, again: Callable[[Any], Any], matrix: Matrix, d: Any, form: Form, x: Any) -> Any:
-    """x improved while its componentwise residual exceeds REFINE_ABOVE eps; each system keeps its best iterate."""
+def refine(
+    ops: Any, again: Callable[[Any], Any], matrix: Matrix, d: Any, form: Form, x: Any, known: Any = None
+) -> tuple[Any, Any]:
+    """x improved while its componentwise residual exceeds REFINE_ABOVE eps; each system keeps its best iterate.
+
+    And the errors of these. ``known``: solutions, and errors that x and what follows are to be better than.
+    """
     diagonals = bands(ops, matrix, form)
     if matrix[3] is not None:
         d = ops.where(matrix[3], d, ops.zero(d))
-    r, least = residual(ops, diagonals, x, d, form)
-    best, unfit = x, el.unfit(ops, least, 0)
-    for step in range(1, el.REFINE_STEPS + 1):
+    first = 0 if known is None else 1
+    r, least = residual(ops, diagonals, x, d, form, first)
+    best = x
+    if known is not None:
+        better = least < known[1]
+        best = ops.where(ops.unsqueeze(better, form.axis), x, known[0])
+        least = ops.where(better, least, known[1])
+    unfit = el.unfit(ops, least, first)
+    for step in range(first + 1, el.REFINE_STEPS + 1):
         if not ops.any(unfit):
             break
         x = el.correct(ops, x, again(r), step)
@@ -186,4 +254,4 @@ def refine(ops: Any, again: Callable[[Any], Any], matrix: Matrix, d: Any, form: 
         better = unfit & (error < least)  # not the neighbours of a system that needs another step
         best, least = ops.where(ops.unsqueeze(better, form.axis), x, best), ops.where(better, error, least)
         unfit = unfit & el.unfit(ops, least, step)
-    return best
+    return best, least

@@ -101,8 +101,8 @@ def fill(number: float, code: Code, x: Value, step: Value, count: Value) -> None
     code.fori(0, count, row)
 
 
-# planes of a pivoted tile: a, b, c, d; q0, q1, q2, multiplier (and three more of a cyclic tile); y, r, x
-BANDS, RIGHT, UPPER, ITERATE, REST, BEST, PLANES = 0, 3, 4, 11, 12, 13, 14
+# planes of a pivoted tile: a, b, c, d; q0, q1, q2, multiplier (and three more of a cyclic tile); y, r, x; exponents
+BANDS, RIGHT, UPPER, ITERATE, REST, BEST, ROW_SCALES, COLUMN_SCALES, PLANES = 0, 3, 4, 11, 12, 13, 14, 15, 16
 SWEEPS = Library("sweeps")
 CUT, MERGE, ERASE = SWEEPS.add("cut", cut), SWEEPS.add("merge", merge), SWEEPS.add("erase", erase)
 ZERO, NAN = (

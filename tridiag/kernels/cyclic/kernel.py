@@ -38,8 +38,15 @@ from tridiag.kernels.thomas.bands import band_of, moved_operands, right_side, se
 from tridiag.kernels.thomas.bind import bind_few_matrices, bind_matrices, bind_next, mask_view, side_offsets
 from tridiag.kernels.thomas.determinants import tell_determinants
 from tridiag.kernels.thomas.one_vector import EARLY
-from tridiag.kernels.thomas.refine import merge_uncertified, store_solution, substitute_uncertified, tell_singular
-from tridiag.kernels.thomas.workspace import BLOCK, BORDERED, allocate_workspace, free_workspace
+from tridiag.kernels.thomas.refine import (
+    merge_uncertified,
+    regular_with_scales,
+    solve_with_scales,
+    store_solution,
+    substitute_uncertified,
+    tell_singular,
+)
+from tridiag.kernels.thomas.workspace import BLOCK, BORDERED, STEPS, allocate_workspace, free_workspace
 
 ATTEMPTS = 3  # to find x[n-1], the later ones by correction
 
@@ -141,10 +148,19 @@ def eliminate_group(zero, job, worker, lanes, end):
 @njit(**OPTIONS)
 def eliminate_uncertified(zero, job, worker, first, lanes):
     """A group with partial pivoting; its status is reported for the given lanes. Returns the singular ones."""
-    n, tile = job.rows, worker.tile
-    load_matrices(zero, job, worker, 0, n, tile)
-    ELIMINATE_CYCLIC(zero, (tile, n, worker.swaps, worker.status, worker.bindings))
-    return tell_singular(zero, job, worker, first, lanes)
+    load_tile(zero, job, worker)
+    eliminate_tile(zero, job, worker)
+    return tell_singular(zero, job, worker, first, lanes, regular_tile)
+
+
+@njit(**OPTIONS)
+def load_tile(zero, job, worker):
+    load_matrices(zero, job, worker, 0, job.rows, worker.tile)
+
+
+@njit(**OPTIONS)
+def eliminate_tile(zero, job, worker):
+    ELIMINATE_CYCLIC(zero, (worker.tile, job.rows, worker.swaps, worker.status, worker.bindings))
 
 
 @njit(**OPTIONS)
@@ -152,6 +168,34 @@ def substitute_cyclic_tile(zero, job, worker, right):
     """The solution in place of a right side, from the eliminated planes of a group."""
     (mask, step), x = mask_view(zero, worker, 0), operand_of(zero, worker.bindings, X_)
     SUBSTITUTE_CYCLIC(zero, (worker.tile, job.rows, worker.swaps, mask, step, right, x))
+
+
+@njit(**OPTIONS)
+def cyclic_tile_is_regular(zero, job, worker, lanes):
+    return regular_with_scales(zero, job, worker, lanes, load_tile, eliminate_tile)
+
+
+CYCLIC_TILE_IS_REGULAR = STEPS.add_step(cyclic_tile_is_regular)
+
+
+@njit(**OPTIONS)
+def regular_tile(zero, job, worker, lanes):
+    """Cyclic matrices that are `regular_with_scales`."""
+    return CYCLIC_TILE_IS_REGULAR(zero, (job, worker, lanes))
+
+
+@njit(**OPTIONS)
+def cyclic_tile_with_scales(zero, job, worker, poor):
+    solve_with_scales(zero, job, worker, poor, load_tile, eliminate_tile, substitute_cyclic_tile)
+
+
+CYCLIC_TILE_WITH_SCALES = STEPS.add_step(cyclic_tile_with_scales)
+
+
+@njit(**OPTIONS)
+def try_scales(zero, job, worker, poor):
+    """Cyclic systems again, with scales."""
+    CYCLIC_TILE_WITH_SCALES(zero, (job, worker, poor))
 
 
 @njit(**OPTIONS)
@@ -163,7 +207,7 @@ def solve_bound(zero, job, worker, first, used):
         uncertified &= ~solve_bordered(zero, job, worker, used)
     if uncertified != 0:
         zero_pivot = eliminate_uncertified(zero, job, worker, first, uncertified)
-        solution = substitute_uncertified(zero, job, worker, uncertified, substitute_cyclic_tile)
+        solution = substitute_uncertified(zero, job, worker, uncertified, substitute_cyclic_tile, try_scales)
         source, step = merge_uncertified(zero, source, step, solution, uncertified, every, n)
     store_solution(zero, job, worker, source, step, used, zero_pivot)
 

@@ -25,6 +25,15 @@ from tridiag.algorithms.elimination import (
 from tridiag.kernels.access.operands import parts_of
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.partition import state as P
+from tridiag.kernels.partition.scales import (
+    exchange_bands,
+    find_scales,
+    is_wide,
+    memory_of_scales,
+    restore,
+    scale_right,
+    scaled_bands,
+)
 from tridiag.kernels.partition.state import (
     STEPS,
     bytes_of,
@@ -184,27 +193,39 @@ def residual(zero, plan, rest, number):
     return worst
 
 
-@njit(**ONCE)
-def refine(zero, plan, kept):
-    """x improved while its componentwise residual exceeds the bar; the best iterate is kept."""
-    n, side, x, step = (
-        plan.rows,
-        bytes_of(zero, ()),
-        plan.address[P.X],
-        plan.stride[P.X],
-    )
+@njit(**OPTIONS)
+def solve_scaled(zero, plan, kept, scales, right):
+    """The solution in place of a right side, by the scaled system; whether that meets no zero pivot."""
+    side, divided = bytes_of(zero, ()), scale_right(zero, plan, scales, right)
+    bands = exchange_bands(plan, scaled_bands(zero, plan, scales))
+    status = forward(zero, plan, right, side, kept, J.PIVOTED, J.PLAIN)
+    done = status == 0 and backward(zero, plan, right, side, kept, J.PIVOTED, right, side)
+    exchange_bands(plan, bands)
+    if done:
+        restore(zero, plan, scales, right, divided)
+    return done
+
+
+FIND_SCALES, SOLVE_SCALED = STEPS.add_step(find_scales), STEPS.add_step(solve_scaled)
+
+
+@njit(**OPTIONS)
+def improve(zero, plan, kept, scales, rest, best, least, first):
+    """x corrected from step ``first`` on while its componentwise residual exceeds the bar; the error of the best one.
+
+    By the system itself, or its scaled one.
+    """
+    n, side, x, step = plan.rows, bytes_of(zero, ()), plan.address[P.X], plan.stride[P.X]
     eps, tiny, _, _ = limits(zero)
     bar, vanished = REFINE_ABOVE * eps, VANISHED * eps
-    rest = fresh(2 * n * side)
-    if rest == 0:
-        return False
-    best, least = rest + n * side, residual(zero, plan, rest, 0)
-    copy(zero, n, x, step, best, side)
-    for number in range(1, REFINE_STEPS + 1):
+    for number in range(first, REFINE_STEPS + 1):
         if not least > bar or (number == ENOUGH + 1 and least * least <= eps) or stopping():
             break
-        forward(zero, plan, rest, side, kept, J.PIVOTED, J.PLAIN)
-        backward(zero, plan, rest, side, kept, J.PIVOTED, rest, side)
+        if scales != 0:
+            SOLVE_SCALED(zero, (plan, kept, scales, rest))
+        else:
+            forward(zero, plan, rest, side, kept, J.PIVOTED, J.PLAIN)
+            backward(zero, plan, rest, side, kept, J.PIVOTED, rest, side)
         for i in range(n):  # `tridiag.algorithms.elimination.correct`
             old, correction = solution(zero, plan, i), load(rest + i * side, zero)
             new, bound = old + correction, vanished * size(old)
@@ -215,6 +236,38 @@ def refine(zero, plan, kept):
         if error < least:
             copy(zero, n, x, step, best, side)
             least = error
+    return least
+
+
+@njit(**OPTIONS)
+def refine(zero, plan, kept):
+    """x improved while it is not as good as is promised, with scales where entries are wide apart; the best one."""
+    n, side, x, step, eps = plan.rows, bytes_of(zero, ()), plan.address[P.X], plan.stride[P.X], limits(zero)[0]
+    rest = fresh(2 * n * side)
+    if rest == 0:
+        return False
+    best, least = rest + n * side, residual(zero, plan, rest, 0)
+    copy(zero, n, x, step, best, side)
+    scales, first = 0 * n, 0 * n + 1
+    while True:
+        least = improve(zero, plan, kept, scales, rest, best, least, first)
+        if scales != 0 or least <= REFINE_ABOVE * eps or not is_wide(zero, plan):
+            break
+        scales = fresh(memory_of_scales(zero, n))
+        if scales == 0:
+            break
+        FIND_SCALES(zero, (plan, scales))
+        for i in range(n):
+            store(rest + i * side, cut(zero, plan, P.D, i))
+        if not SOLVE_SCALED(zero, (plan, kept, scales, rest)):
+            break
+        copy(zero, n, rest, side, x, step)
+        least, error, first = least if least < 1 / eps else eps**0.5, residual(zero, plan, rest, 1), 0 * n + 2
+        if error < least:
+            copy(zero, n, x, step, best, side)
+            least = error
+    if scales != 0:
+        free(scales)
     copy(zero, n, best, side, x, step)
     free(rest)
     return True
@@ -234,6 +287,10 @@ def solve_sequentially(zero, plan):
     status = 0 if sure else forward(zero, plan, right, right_step, kept, pivoting, J.PLAIN)
     if status != 0:
         fill_nan(zero, plan)
+        if promise == J.AUTO and not refine(zero, plan, kept):
+            status = NO_MEMORY
+        elif solution(zero, plan, 0 * n) == solution(zero, plan, 0 * n):
+            status = 0
     else:
         done = backward(zero, plan, right, right_step, kept, pivoting, x, step)
         if done and promise == J.AUTO and not sure:

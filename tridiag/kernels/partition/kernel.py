@@ -89,7 +89,9 @@ def solve_in_chunks(zero, plan, helpers):
     status = 0
     if promise != J.PLAIN and plan.doubt:
         status = FIND_ZERO_PIVOT(zero, (plan,))
-        if status != 0:
+        if status != 0 and promise == J.AUTO:
+            status = SOLVE_SEQUENTIALLY(zero, (plan,))  # which scales matrices whose entries are wide apart
+        elif status != 0:
             fill_nan(zero, plan)
     return status
 

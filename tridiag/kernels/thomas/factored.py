@@ -50,6 +50,7 @@ from tridiag.kernels.thomas.refine import (
     store_solution,
     substitute_tile,
     substitute_uncertified,
+    try_scales,
     uncertified_lanes,
 )
 from tridiag.kernels.thomas.workspace import (
@@ -111,7 +112,7 @@ def solve_factored(zero, job, worker, factors, shared, used, uncertified, zero_p
     ):
         return
     if uncertified != 0 and rows > 0:
-        solution = substitute_uncertified(zero, job, worker, uncertified, substitute_tile)
+        solution = substitute_uncertified(zero, job, worker, uncertified, substitute_tile, try_scales)
         y, row = merge_uncertified(zero, y, row, solution, uncertified, every, rows)
     store_solution(zero, job, worker, y, row, used, zero_pivot)
 

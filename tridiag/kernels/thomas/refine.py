@@ -17,6 +17,7 @@ from tridiag.kernels.simd.vector import OPTIONS
 from tridiag.kernels.thomas.bands import load_band, right_side
 from tridiag.kernels.thomas.bind import mask_view
 from tridiag.kernels.thomas.refined_loops import ELIMINATE_PIVOTED, IMPROVE, JUDGE, SUBSTITUTE_PIVOTED, ZERO_PIVOTS
+from tridiag.kernels.thomas.scales import FIND_SCALES, NOT_SOLVED, RESTORE, SCALE_RIGHT, WIDE
 from tridiag.kernels.thomas.workspace import (
     STEPS,
     system_of,
@@ -48,22 +49,32 @@ def eliminate_uncertified(zero, job, worker, first, lanes):
 
     Its status is reported for the given lanes. Returns those that met a zero pivot.
     """
-    low, rows = worker.low, worker.high - worker.low
-    if rows == 0:
+    if worker.high == worker.low:
         return 0
     load_tile(zero, job, worker)
-    tile, swaps, status = worker.tile, worker.swaps, worker.status
-    mask, step = mask_view(zero, worker, low)
-    swapping = job.promise != J.PLAIN
-    ELIMINATE_PIVOTED(zero, (tile, rows, swaps, mask, step, status, worker.bindings, low, types.int64(swapping)))
-    return tell_singular(zero, job, worker, first, lanes)
+    eliminate_tile(zero, job, worker)
+    return tell_singular(zero, job, worker, first, lanes, regular_tile)
 
 
 @njit(**OPTIONS)
-def tell_singular(zero, job, worker, first, lanes):
-    """Of the given lanes those that met a zero pivot, and their status to the caller."""
+def eliminate_tile(zero, job, worker):
+    """The matrices in the planes of a group."""
+    low, rows, tile = worker.low, worker.high - worker.low, worker.tile
+    (mask, step), swapping = mask_view(zero, worker, low), job.promise != J.PLAIN
+    words = tile, rows, worker.swaps, mask, step, worker.status, worker.bindings, low, types.int64(swapping)
+    ELIMINATE_PIVOTED(zero, words)
+
+
+@njit(**OPTIONS)
+def tell_singular(zero, job, worker, first, lanes, regular):
+    """Of the given lanes those that met a zero pivot, and their status to the caller.
+
+    Under "auto" without those that are ``regular`` with scales, which solve them.
+    """
     low, status, target = worker.low, worker.status, job.status
     singular = ZERO_PIVOTS(zero, (status,)) & lanes
+    if singular != 0 and job.promise == J.AUTO and job.flags & J.DETERMINANT == 0:
+        singular &= ~regular(zero, job, worker, singular)
     if target != 0:
         for lane in range(lanes_of(zero, ())):
             if singular >> lane & 1:
@@ -81,10 +92,11 @@ def substitute_tile(zero, job, worker, right):
 
 
 @njit(**OPTIONS)
-def substitute_uncertified(zero, job, worker, lanes, substitute):
+def substitute_uncertified(zero, job, worker, lanes, substitute, with_scales):
     """The right side at hand of an eliminated group, refined under "auto"; returns the address of the solution.
 
-    ``substitute`` is that of the elimination: plain tiles and cyclic ones differ in nothing else.
+    ``substitute`` is that of the elimination, ``with_scales`` solves again with `scales` what this does not: plain
+    tiles and cyclic ones differ in nothing else.
     """
     low, high, tile = worker.low, worker.high, worker.tile
     row, (mask, step), every = bytes_of_row(zero, ()), mask_view(zero, worker, low), (1 << lanes_of(zero, ())) - 1
@@ -101,7 +113,90 @@ def substitute_uncertified(zero, job, worker, lanes, substitute):
             break
         substitute(zero, job, worker, rest)
         again = refine(zero, worker, again, number)
+    poor = NOT_SOLVED(zero, (worker.errors,)) & lanes
+    if poor != 0 and not stopping():
+        with_scales(zero, job, worker, poor)
     return tile + BEST * plane
+
+
+@njit(**OPTIONS)
+def solve_with_scales(zero, job, worker, poor, load, eliminate, substitute):
+    """The right side at hand once more in the given lanes, where entries are wide apart.
+
+    The factors of the tile are left as they were.
+    """
+    low, high, tile, every = worker.low, worker.high, worker.tile, (1 << lanes_of(zero, ())) - 1
+    rows, row, errors = high - low, bytes_of_row(zero, ()), worker.errors
+    right, iterate, rest = tile + RIGHT * rows * row, tile + ITERATE * rows * row, tile + REST * rows * row
+    again = WIDE(zero, (tile, rows, errors, poor))
+    if again == 0:
+        return
+    FIND_SCALES(zero, (tile, rows))
+    eliminate(zero, job, worker)
+    load(zero, job, worker)
+    MERGE(zero, (iterate, row, right, row, every, rows))
+    substitute_scaled(zero, job, worker, iterate, substitute)
+    again = JUDGE(zero, (tile, rows, 1, errors)) & again
+    for number in range(2, REFINE_STEPS + 1):
+        if again == 0:
+            break
+        substitute_scaled(zero, job, worker, rest, substitute)
+        again = refine(zero, worker, again, number)
+    eliminate(zero, job, worker)
+
+
+@njit(**OPTIONS)
+def substitute_scaled(zero, job, worker, right, substitute):
+    """The solution in place of a right side, from the eliminated planes of scaled matrices."""
+    tile, rows, divided = worker.tile, worker.high - worker.low, worker.divided
+    SCALE_RIGHT(zero, (tile, rows, right, divided))
+    substitute(zero, job, worker, right)
+    RESTORE(zero, (tile, rows, right, divided))
+
+
+@njit(**OPTIONS)
+def regular_with_scales(zero, job, worker, lanes, load, eliminate):
+    """Of the given lanes, which met a zero pivot, those where entries are wide apart, and that meet none with scales.
+
+    The factors of the tile are left as they were.
+    """
+    tile, rows = worker.tile, worker.high - worker.low
+    regular = WIDE(zero, (tile, rows, worker.errors, lanes))
+    if regular != 0:
+        FIND_SCALES(zero, (tile, rows))
+        eliminate(zero, job, worker)
+        regular &= ~ZERO_PIVOTS(zero, (worker.status,))
+        load(zero, job, worker)
+        eliminate(zero, job, worker)
+    return regular
+
+
+@njit(**OPTIONS)
+def tile_is_regular(zero, job, worker, lanes):
+    return regular_with_scales(zero, job, worker, lanes, load_tile, eliminate_tile)
+
+
+TILE_IS_REGULAR = STEPS.add_step(tile_is_regular)
+
+
+@njit(**OPTIONS)
+def regular_tile(zero, job, worker, lanes):
+    """Tridiagonal matrices that are `regular_with_scales`."""
+    return TILE_IS_REGULAR(zero, (job, worker, lanes))
+
+
+@njit(**OPTIONS)
+def tile_with_scales(zero, job, worker, poor):
+    solve_with_scales(zero, job, worker, poor, load_tile, eliminate_tile, substitute_tile)
+
+
+TILE_WITH_SCALES = STEPS.add_step(tile_with_scales)
+
+
+@njit(**OPTIONS)
+def try_scales(zero, job, worker, poor):
+    """Tridiagonal systems again, with scales."""
+    TILE_WITH_SCALES(zero, (job, worker, poor))
 
 
 @njit(**OPTIONS)
@@ -155,7 +250,7 @@ def finish_group(zero, job, worker, first, used, good, source, step):
     if uncertified != 0:
         zero_pivot = eliminate_uncertified(zero, job, worker, first, uncertified)
         if rows > 0:
-            solution = substitute_uncertified(zero, job, worker, uncertified, substitute_tile)
+            solution = substitute_uncertified(zero, job, worker, uncertified, substitute_tile, try_scales)
             source, step = merge_uncertified(zero, source, step, solution, uncertified, every, rows)
     store_solution(zero, job, worker, source, step, used, zero_pivot)
 

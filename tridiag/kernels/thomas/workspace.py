@@ -45,6 +45,7 @@ class ThomasWorkspace(Workspace):
     bindings, mask, masks, buffer, carry, good, kept, tile, status, errors = (Word() for _ in range(10))
     swaps, ones, zeros, nans, offsets, no_offsets, factors = (Word() for _ in range(7))
     unsolved, unrefined, deferred_bindings, short, short_good, short_spare = (Word() for _ in range(6))
+    divided = Word()
     low, high, whole = Word(), Word(), Word()  # the rows that are not taken out; whether all of those are kept
     views = Words(8)  # of each band of a block of rows: where its first row lies, and how far the next one is
 
@@ -52,7 +53,7 @@ class ThomasWorkspace(Workspace):
 ARRAYS, allocate, free_workspace = workspace(
     ThomasWorkspace, "bindings", "mask", "masks", "buffer", "carry", "good", "kept", "tile", "status", "errors",
     "swaps", "ones", "zeros", "nans", "offsets", "no_offsets", "factors", "unsolved", "unrefined", "deferred_bindings",
-    "short", "short_good", "short_spare",
+    "short", "short_good", "short_spare", "divided",
 )  # fmt: skip
 
 
@@ -141,6 +142,7 @@ def allocate_groups(zero, job, groups, kept, uncertified):
         short=short,
         short_good=short_good,
         short_spare=spare,
+        divided=LINE,
     )
     worker = allocate(arrays)
     if address_of(worker) == 0:
