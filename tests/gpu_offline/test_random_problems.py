@@ -44,6 +44,13 @@ def test_determinants_that_scales_would_spoil_are_those_of_the_numbers_as_they_a
     assert outcome.error.max() <= 1
 
 
+@pytest.mark.parametrize("seed", [31000587, 31003293])
+def test_without_pivots_a_quotient_of_a_row_may_leave_the_range(seed: int) -> None:
+    """Of matrices that are dominant in columns, and c is 1e47 and 1e407 times b in a row."""
+    outcome = random_problems.ask(seed, "solve", random_problems.CPU_BUILD)
+    assert outcome.error.max() <= 1
+
+
 MISTAKES = {  # the verb that shows it, the source, what it is changed from and to
     "a certificate whatever the growth": ("solve", "chunks.cu", "certifies(grown, pivot, chunk.diagonal[j]) & ", ""),
     "products that vanish": (

@@ -31,9 +31,10 @@ def judge(call: Call, kinds: Array, clean: Systems, x: Array, singular: Array | 
         of_some((error > 1) & wide, error, lambda k: excess(call, *levelled(take(matrix, k), x[k]), BAR * error[k]))
     else:  # elimination in the numbers as they are leaves their range
         error[wide] = 0
-    if call.pivoting is False:  # the reciprocal of a subnormal number overflows
-        sizes = abs(np.array(matrix[:3]))
-        some = ((sizes > 0) & (sizes < np.finfo(call.dtype).tiny)).any((0, 2))
+    if call.pivoting is False:  # the reciprocal of a subnormal number overflows, and so may the quotient of a row
+        sizes, info = abs(np.array(matrix[:3])), np.finfo(call.dtype)
+        some = ((sizes > 0) & (sizes < info.tiny)).any((0, 2))
+        some |= (sizes[2] > info.max * sizes[1].astype(np.longdouble)).any(1)
         error[some & ~np.isfinite(error)] = 0
     error[bad | certain] = 0
     wrong = (must & np.isfinite(x).all(1)) | (~bad & ~lost & ((x != 0) & ~clean.keep).any(1))
