@@ -133,3 +133,19 @@ def test_series_share_what_is_unknown(library: str) -> None:
         alone = kalman.smoother(y[place], m0=m0[place], **given)
         for part, own in zip(found, alone, strict=True):
             np.testing.assert_allclose(to_numpy(part)[place], own, rtol=1e-9, atol=1e-9)
+
+
+def test_a_key_of_jax_draws_from_a_model_of_numpy_arrays() -> None:
+    """As NumPy arrays beside any JAX array are taken, inside `vmap` over keys too."""
+    jax = pytest.importorskip("jax")
+    numbers = model(2, 1)
+    arrays = {name: jax.numpy.asarray(x) for name, x in numbers.items()}
+    key, y = jax.random.key(3), gaps(6, 1)
+    states, observed = kalman.simulate(key, 6, size=2, **numbers)
+    assert isinstance(observed, jax.Array)
+    np.testing.assert_array_equal(states, kalman.simulate(key, 6, size=2, **arrays).states)
+    assert jax.vmap(lambda key: kalman.simulate(key, 6, **numbers).y)(jax.random.split(key, 3)).shape == (3, 6, 1)
+    found = kalman.simulation_smoother(y, key, **numbers)
+    np.testing.assert_array_equal(found, kalman.simulation_smoother(jax.numpy.asarray(y), key, **arrays))
+    with pytest.raises(TypeError, match="y is a masked array"):
+        kalman.simulation_smoother(np.ma.masked_invalid(y), key, **numbers)

@@ -253,3 +253,23 @@ def test_a_table_with_a_series_in_each_column_is_told_what_to_pass() -> None:
     with pytest.raises(ValueError, match=r"where its columns are series of one value, y.T\[..., None\]"):
         kalman.filter(y, **models.local_level(1.0, 1.0))
     assert kalman.filter(y.T[..., None], **models.local_level(1.0, 1.0)).mean.shape == (50, 80, 1)
+
+
+def test_structures_are_converted_item_by_item() -> None:
+    """As a model of numbers is to meet observations that are tensors."""
+    torch = pytest.importorskip("torch")
+    structure = models.local_level(1.0, noise=2.0) + models.arma([0.5], [0.1], 1.0)
+    assert [*structure.items()][-1] == ("diffuse", (0,)) and len(structure.values()) == 7
+    tensors = {name: x if name == "diffuse" else torch.as_tensor(x) for name, x in structure.items()}
+    value = kalman.log_likelihood(torch.as_tensor(Y), **tensors)
+    np.testing.assert_allclose(value.item(), kalman.log_likelihood(Y, **structure), rtol=1e-13)
+
+
+def test_parts_of_numbers_and_of_tensors_say_how_to_join_them() -> None:
+    torch = pytest.importorskip("torch")
+    level, season = models.local_level(torch.tensor(1.0), noise=2.0), models.seasonal(4, 0.5)
+    with pytest.raises(TypeError, match=r"different libraries \(torch and numpy\); .* seasonal\(4, torch.tensor"):
+        level + season
+    with pytest.raises(TypeError, match=r"different libraries \(numpy and torch\)"):
+        season + level
+    assert (level + models.seasonal(4, torch.tensor(0.5))).F.shape == (4, 4)

@@ -39,7 +39,7 @@ def simulate(generator: Any, steps: int, *, size: int | Sequence[int] = (), **mo
     ----------
     generator
         What draws, of the library of the arrays: `numpy.random.Generator`, a key of `jax.random`, `torch.Generator`,
-        `cupy.random.Generator`.
+        `cupy.random.Generator`. NumPy arrays beside a key are taken as JAX takes them.
     steps : int
         The length of the series, n.
     size : int or tuple of int
@@ -86,7 +86,7 @@ def simulated(
 ) -> Simulated:
     """From the parameters of a model, and all its arguments."""
     intercepts = Intercepts(*(model.get(name) for name in INTERCEPTS))
-    y = blank_like(arrays, steps)
+    y = beside(generator, blank_like(arrays, steps))
     call = prepare(SMOOTHER, y, tuple(arrays.values()), "auto", intercepts, model.get("diffuse"))
     if call.form.diffuse:
         raise ValueError(
@@ -146,7 +146,7 @@ def simulation_smoother(y: Array, generator: Any, *, size: int | Sequence[int] =
 
 def drawn_given(y: Array, generator: Any, size: int | Sequence[int], model: dict[str, Any]) -> Array:
     """States given observations, from all arguments of a smoother."""
-    arguments, axes = given("simulation_smoother", y, model), lengths(size)
+    arguments, axes = given("simulation_smoother", beside(generator, y), model), lengths(size)
     call, module = arguments.call, module_of(arguments.call.library)
     ops, form, count = module.Operations, call.form, math.prod(axes)
     P0, m0 = call.model.P0, call.model.m0
@@ -184,6 +184,13 @@ def blank_like(arrays: dict[str, Any], steps: int) -> Any:
     if H.ndim < 2:
         raise ValueError(f"H has shape {tuple(H.shape)}; wanted a matrix, (p, k) or (..., time, p, k)")
     return module_of(library_of(H) or "numpy").Operations.full((steps, H.shape[-2]), 0, H)
+
+
+def beside(generator: Any, y: Array) -> Array:
+    """Observations as they are taken: a key of JAX makes NumPy arrays JAX's, as any of its arrays would."""
+    if library_of(generator) != "jax" or type(y) is not np.ndarray:
+        return y
+    return module_of("jax").Operations.placed(y, generator)
 
 
 def drawn(generator: Any, call: Call, size: tuple[int, ...]) -> tuple[Array, Array]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tridiag.calls.state_space import taken
-from tridiag.libraries.arrays import module_of
+from tridiag.libraries.arrays import library_of, module_of
 from tridiag.problems.state_space import PARAMETERS
 
 Array = Any
@@ -19,7 +19,7 @@ class Structure:
     """A model, or a part of one: ``**structure`` gives a verb its arguments, ``+`` and `sum` join several.
 
     ``structure | {"P0": ...}`` is a dictionary of its arguments with others in their place; a P0 takes that of
-    ``diffuse`` too.
+    ``diffuse`` too. Parts are of one library: made of tensors, its numbers are tensors; ``items()`` serves to convert.
 
     Attributes: ``F, H, Q, R, m0, P0`` as in `tridiag.kalman.filter`, ``diffuse``, the states unknown at first.
 
@@ -40,6 +40,14 @@ class Structure:
     def keys(self) -> Iterator[str]:
         """The names of its arguments."""
         return iter((*PARAMETERS, "diffuse") if self.diffuse else PARAMETERS)
+
+    def items(self) -> ItemsView[str, Any]:
+        """The names of its arguments, and these."""
+        return ItemsView(self)
+
+    def values(self) -> ValuesView[Any]:
+        """Its arguments."""
+        return ValuesView(self)
 
     def __iter__(self) -> Iterator[str]:
         return self.keys()
@@ -73,6 +81,12 @@ class Structure:
     def __add__(self, other: Structure) -> Structure:
         if not isinstance(other, Structure):
             return NotImplemented
+        found = [library_of(model.F) for model in (self, other)]
+        if "numpy" in found and "torch" in found:
+            raise TypeError(
+                f"the parts of this model are of different libraries ({found[0]} and {found[1]}); make both of "
+                "tensors: a number among the arguments of each, as in seasonal(4, torch.tensor(0.1))"
+            )
         both = {f"{name} of {side}": model[name] for side, model in enumerate((self, other)) for name in PARAMETERS}
         arguments = taken(both)
         ops, arrays = module_of(arguments.library).Operations, arguments.working()
