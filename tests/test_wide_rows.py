@@ -93,7 +93,7 @@ def test_singular_ones_are_told(dtype: str, name: str) -> None:
         assert told.value.indices.tolist() == [[1]]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
 def test_tensors(dtype: str) -> None:
     torch = pytest.importorskip("torch")
     for n in (3, 33):
@@ -104,12 +104,13 @@ def test_tensors(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("name", ROW_BY_ROW)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("periodic", [False, True])
-def test_transposed(name: str, periodic: bool) -> None:
+def test_transposed(name: str, dtype: str, periodic: bool) -> None:
     for n in (3, 33):
-        a, b, c, d = wide(n, "float32", "columns", dominant, 0.5)[0]
+        a, b, c, d = wide(n, dtype, "columns", dominant, 0.5)[0]
         x = tridiag.factor(a, b, c, backend=name, periodic=periodic).solve(d, transpose=True)
         below, above = np.roll(c, 1, 1), np.roll(a, -1, 1)
         if not periodic:
             below[:, 0] = above[:, -1] = 0
-        assert errors(Matrix(below, b, above, d), x, "float32").max() <= BAR
+        assert errors(Matrix(below, b, above, d), x, dtype).max() <= BAR
