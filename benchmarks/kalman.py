@@ -2,8 +2,9 @@
 
     python benchmarks/kalman.py [--only NAME]... [--rounds N] [--json FILE]
 
-1000 series of 1000 steps, 4 states, 1 value observed, float64; and 500 series of 200 steps with 8, 9, 16 and 32
-states, 100 of 1000 with 8 and 16: from 9 on kernels are for all sizes, and 9 cost at most twice as much as 8. F is dense, or of trend and season.
+1000 series of 1000 steps, 4 states, 1 value observed, float64; 500 series of 200 steps with 8, 9, 16 and 32 states, and
+100 of 1000 with 8 and 16: from 9 on kernels are for all sizes, and 9 cost at most twice as much as 8. F is dense, or of
+trend and season.
 The filter written with `lax.scan` is the textbook's; where nothing is missing it does not ask, and then JAX by itself
 keeps one covariance for all series. Filters of statsmodels are made beforehand, one for each of 20 series, which stand
 for all. Times are those of a series. Gradients are in every parameter of the model, jitted. The record of a whole run
