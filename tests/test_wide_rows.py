@@ -8,18 +8,13 @@ import numpy as np
 import pytest
 from guarded.accuracy_bars import BAR, Matrix, errors
 from helpers import DTYPES, dominant, uniform
-from wide_entries import COUNT, SHARES, wide
+from wide_entries import COUNT, SHARES, among_tame, ends_cut, wide
 
 import tridiag
 
 BACKENDS = ("numba_thomas", "numba_partition", "numpy_thomas")
 ROW_BY_ROW = ("numba_thomas", "numpy_thomas")
 LENGTHS = (*range(1, 10), 33, 100, 600, 1100)
-
-
-def ends_cut(systems: list[Any]) -> list[Any]:
-    systems[0][:, 0] = systems[2][:, -1] = 0
-    return systems
 
 
 @pytest.mark.parametrize("scaled", SHARES)
@@ -31,10 +26,9 @@ def test_they_are_solved(name: str, dtype: str, family: Any, scaled: str) -> Non
     for n in LENGTHS:
         systems = ends_cut(wide(n, dtype, scaled, family)[0])
         tame = [x.astype(dtype) for x in dominant((COUNT, n), dtype)]
-        mixed = [np.concatenate((x, y)) for x, y in zip(systems, tame, strict=True)]
-        x = tridiag.solve(*mixed, backend=name)
+        x = tridiag.solve(*among_tame(systems, tame), backend=name)
         assert errors(Matrix(*systems), x[:COUNT], dtype).max() <= BAR, n
-        among_others = tridiag.solve(*(np.concatenate((y, y)) for y in tame), backend=name)
+        among_others = tridiag.solve(*among_tame(tame, tame), backend=name)
         assert x[COUNT:].tobytes() == among_others[COUNT:].tobytes()
 
 

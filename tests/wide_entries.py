@@ -25,3 +25,14 @@ def wide(n: int, dtype: str, scaled: str, family: Any, span: float = 0.8) -> tup
     beside = np.roll(columns, 1, 1), columns, np.roll(columns, -1, 1)
     entries = [x * 2.0**rows * 2.0**near for x, near in zip(plain[:3], beside, strict=True)]
     return [x.astype(dtype) for x in (*entries, plain[3] * 2.0**rows)], plain
+
+
+def ends_cut(systems: list[Any]) -> list[Any]:
+    """Without the corners."""
+    systems[0][:, 0] = systems[2][:, -1] = 0
+    return systems
+
+
+def among_tame(systems: list[Any], tame: list[Any]) -> list[Any]:
+    """The systems, and others behind them."""
+    return [np.concatenate((x, y)) for x, y in zip(systems, tame, strict=True)]

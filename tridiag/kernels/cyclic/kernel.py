@@ -40,13 +40,12 @@ from tridiag.kernels.thomas.determinants import tell_determinants
 from tridiag.kernels.thomas.one_vector import EARLY
 from tridiag.kernels.thomas.refine import (
     merge_uncertified,
-    regular_with_scales,
-    solve_with_scales,
     store_solution,
     substitute_uncertified,
     tell_singular,
+    with_scales,
 )
-from tridiag.kernels.thomas.workspace import BLOCK, BORDERED, STEPS, allocate_workspace, free_workspace
+from tridiag.kernels.thomas.workspace import BLOCK, BORDERED, allocate_workspace, free_workspace
 
 ATTEMPTS = 3  # to find x[n-1], the later ones by correction
 
@@ -170,32 +169,7 @@ def substitute_cyclic_tile(zero, job, worker, right):
     SUBSTITUTE_CYCLIC(zero, (worker.tile, job.rows, worker.swaps, mask, step, right, x))
 
 
-@njit(**OPTIONS)
-def cyclic_tile_is_regular(zero, job, worker, lanes):
-    return regular_with_scales(zero, job, worker, lanes, load_tile, eliminate_tile)
-
-
-CYCLIC_TILE_IS_REGULAR = STEPS.add_step(cyclic_tile_is_regular)
-
-
-@njit(**OPTIONS)
-def regular_tile(zero, job, worker, lanes):
-    """Cyclic matrices that are `regular_with_scales`."""
-    return CYCLIC_TILE_IS_REGULAR(zero, (job, worker, lanes))
-
-
-@njit(**OPTIONS)
-def cyclic_tile_with_scales(zero, job, worker, poor):
-    solve_with_scales(zero, job, worker, poor, load_tile, eliminate_tile, substitute_cyclic_tile)
-
-
-CYCLIC_TILE_WITH_SCALES = STEPS.add_step(cyclic_tile_with_scales)
-
-
-@njit(**OPTIONS)
-def try_scales(zero, job, worker, poor):
-    """Cyclic systems again, with scales."""
-    CYCLIC_TILE_WITH_SCALES(zero, (job, worker, poor))
+regular_tile, try_scales = with_scales("cyclic_tile", load_tile, eliminate_tile, substitute_cyclic_tile)
 
 
 @njit(**OPTIONS)

@@ -20,6 +20,7 @@ from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.jobs.words.record import Lines, extended
 from tridiag.kernels.kalman.loops import Loops, Room
 from tridiag.kernels.kalman.matrices import Entries, Form, Lanes, Roots, vector
+from tridiag.kernels.kalman.recorded import Recorded
 from tridiag.kernels.simd.processor import bytes_of_register
 from tridiag.kernels.simd.records import At
 from tridiag.kernels.simd.registers import narrow
@@ -228,8 +229,7 @@ class Gradient(Loops):
             ops, (packed, bad, doubt) = Lanes(code, loops.scratch), carry
             cov = covs.unpacked(packed, k)
             H, _, weights, variances, factors, rows, after, _ = separated(loops, code, cov)
-            gains = [row * weight for row, weight in zip(rows, weights, strict=True)]
-            kept = [*weights, *(x for gain in gains for x in gain), *(x for factor in factors for x in factor)]
+            kept = Recorded.of(weights, rows, factors).numbers
             at = records + t * (self.room.record * size)
             for e, value in enumerate([*kept, *Entries.packed(after), *packed]):
                 code.store_as(at + e * size, code.extract(value, 0))
@@ -275,27 +275,19 @@ class Gradient(Loops):
         def recorded(code: Code, t: Value) -> Any:
             at = records + t * (self.room.record * size)
             numbers = iter([code.spread(at + e * size) for e in range(self.room.gains + k * (k + 1) // 2)])
-            weights = [next(numbers) for _ in range(p)]
-            gains = [vector([next(numbers) for _ in range(k)]) for _ in range(p)]
-            factors = [vector([next(numbers) for _ in range(p - 1 - j)]) for j in range(p)]
-            return weights, gains, factors, Entries.unpacked(list(numbers), k)
+            return Recorded.taken(numbers, k, p), Entries.unpacked(list(numbers), k)
 
         def forward(loops: Gradient, code: Code, t: Value, mean: Any) -> Any:
-            weights, gains, factors, _ = recorded(code, t)
-            mean, H = vector(mean), loops.matrix(code, job, room, K.H)
-            errors = kalman_filter.reduced(
-                factors, loops.observations(code, job, room, t) - kalman_filter.apply(H, mean)
-            )
-            for gain, error in zip(gains, errors, strict=True):
-                mean = mean + gain * error
-            scaled = [weight * error for weight, error in zip(weights, errors, strict=True)]
+            (found, _), H = recorded(code, t), loops.matrix(code, job, room, K.H)
+            mean, errors = found.update(H, loops.observations(code, job, room, t), vector(mean))
+            scaled = [weight * error for weight, error in zip(found.weights, errors, strict=True)]
             loops.put_row(code, kept_lines + t * (lines * LINE), [*mean, *scaled])
             return tuple(kalman_filter.apply(loops.matrix(code, job, room, K.F), mean))
 
         def backward(loops: Gradient, code: Code, t: Value, carry: Any) -> Any:
             ops, r, sums = Lanes(code, loops.scratch), vector(carry[0]), carry[1]
             row = loops.row(code, kept_lines + t * (lines * LINE), lines)
-            _, gains, factors, cov = recorded(code, t)
+            (_, gains, factors), cov = recorded(code, t)
             F, H = (loops.matrix(code, job, room, operand) for operand in (K.F, K.H))
             mean = kalman_adjoint.pull_mean(ops, F, H, row[k:], gains, factors, Estimate(vector(row[:k]), cov), r)
 

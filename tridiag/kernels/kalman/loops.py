@@ -20,6 +20,7 @@ from tridiag.kernels.access.operands import addresses
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.jobs.words.record import Guarded, Lines, extended
 from tridiag.kernels.kalman.matrices import Form, Lanes, Roots, vector
+from tridiag.kernels.kalman.recorded import Recorded
 from tridiag.kernels.simd.processor import bytes_of_register
 from tridiag.kernels.simd.records import At
 from tridiag.kernels.simd.registers import Scratch, by_register, in_turn, narrow
@@ -317,12 +318,10 @@ class Loops:
             cov = covs.unpacked(packed, k)
             H, R = (loops.matrix(code, job, room, operand, t) for operand in (K.H, K.R))
             weights, variances, factors, rows, after, _ = covs.separate(ops, H, R, cov)
-            gains = [row * weight for row, weight in zip(rows, weights, strict=True)]
             for variance in variances:
                 bad, product = bad + variance * 0.0, loops.times(code, product, variance)
-            kept = [*weights, *(x for gain in gains for x in gain), *(x for factor in factors for x in factor)]
             at = records + t * (self.room.record * code.size_of_real)
-            for e, value in enumerate(kept):
+            for e, value in enumerate(Recorded.of(weights, rows, factors).numbers):
                 code.store_as(at + e * code.size_of_real, code.extract(value, 0))
             F, Q = (loops.matrix(code, job, room, operand, t) for operand in (K.F, K.Q))
             ahead = covs.predict(ops, F, Q, after)
@@ -342,15 +341,11 @@ class Loops:
         def step(t: Value, carry: Any) -> Any:
             mean, quadratic = vector(carry[0]), carry[1]
             at = records + t * (self.room.record * size)
-            numbers = iter([code.spread(at + e * size) for e in range(self.room.record)])
-            weights = [next(numbers) for _ in range(p)]
-            gains = [vector([next(numbers) for _ in range(k)]) for _ in range(p)]
-            factors = [vector([next(numbers) for _ in range(p - 1 - j)]) for j in range(p)]
+            found = Recorded.taken(iter([code.spread(at + e * size) for e in range(self.room.record)]), k, p)
             H, y = self.matrix(code, job, room, K.H, t), self.observations(code, job, room, t)
-            errors = kalman_filter.reduced(factors, y - kalman_filter.apply(H, mean))
-            for weight, gain, error in zip(weights, gains, errors, strict=True):
-                mean, quadratic = mean + gain * error, quadratic + error * error * weight
-            return tuple(kalman_filter.apply(self.matrix(code, job, room, K.F, t), mean)), quadratic
+            mean, errors = found.update(H, y, mean)
+            F = self.matrix(code, job, room, K.F, t)
+            return tuple(kalman_filter.apply(F, mean)), found.add_squares(errors, quadratic)
 
         _, quadratic = code.fori(0, job.steps, step, start)
         code.store(room + self.room.result, quadratic)

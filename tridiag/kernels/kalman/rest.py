@@ -14,6 +14,7 @@ from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.jobs.words.record import Lines, extended
 from tridiag.kernels.kalman.loops import NEARLY, PERIOD, SLACK, Loops, Room
 from tridiag.kernels.kalman.matrices import Entries, Roots, vector
+from tridiag.kernels.kalman.recorded import Recorded
 from tridiag.kernels.simd.records import At
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import LINE, Code
@@ -80,9 +81,8 @@ class Resting(Loops):
         self.after_steps(Entries, code, room, code.fori(0, pieces, piece, begin)[3])
 
     def followed(self, code: Code, room: At, seen: Observed, F: Any, kept: Any, before: Any) -> Any:
-        gains = [row * weight for row, weight in zip(seen.rows, seen.weights, strict=True)]
-        values = [*seen.weights, *(x for gain in gains for x in gain), *(x for factor in seen.factors for x in factor)]
-        self.put_row(code, room + self.room.kept, [*values, *seen.variances])
+        numbers = Recorded.of(seen.weights, seen.rows, seen.factors).numbers
+        self.put_row(code, room + self.room.kept, [*numbers, *seen.variances])
         return ()
 
     def keep_earlier(self, code: Code, room: At, carry: Any) -> None:
@@ -120,14 +120,9 @@ class Resting(Loops):
         """The mean, and the sums: of squares, the product of variances."""
         k, p, (mean, quadratic, product) = self.room.states, self.room.observed, carry
         numbers = iter(self.row(code, room + self.room.kept, self.room.record + p))
-        weights = [next(numbers) for _ in range(p)]
-        gains = [vector([next(numbers) for _ in range(k)]) for _ in range(p)]
-        factors = [vector([next(numbers) for _ in range(p - 1 - j)]) for j in range(p)]
+        found = Recorded.taken(numbers, k, p)
         F, H = (self.matrix(code, job, room, operand) for operand in (K.F, K.H))
-        mean, y = vector(mean), self.observations(code, job, room, t)
-        errors = kalman_filter.reduced(factors, y - kalman_filter.apply(H, mean))
-        for weight, gain, error in zip(weights, gains, errors, strict=True):
-            mean, quadratic = mean + gain * error, quadratic + error * error * weight
+        mean, errors = found.update(H, self.observations(code, job, room, t), vector(mean))
         for variance in numbers:
             product = self.times(code, product, variance)
-        return tuple(kalman_filter.apply(F, mean)), quadratic, product
+        return tuple(kalman_filter.apply(F, mean)), found.add_squares(errors, quadratic), product

@@ -15,11 +15,11 @@ from tridiag.kernels.partition.state import bytes_of, cut, limits, size
 from tridiag.kernels.simd.interrupts import PIECE, stopping_at
 from tridiag.kernels.simd.memory import load, set_half_word, set_word, store, word
 from tridiag.kernels.simd.vector import OPTIONS
+from tridiag.kernels.thomas.pivot_products import RAISED
 from tridiag.kernels.thomas.scales import TURNS
 
 NOTHING = -(2**20)  # the exponent of what is no number, or 0
 BANDS = 3
-RAISED = 64  # powers of two by which a subnormal number is made a normal one
 
 
 @njit(**OPTIONS)

@@ -84,8 +84,7 @@ def filtered(zero, job, worker):
             resting = look_at(zero, (job, worker, t)) != 0
             if resting:
                 observe_at_rest(zero, job, worker)
-                if t + 1 < job.steps:
-                    predict_at_rest(zero, job, worker)
+                predict_at_rest(zero, job, worker)
                 continue
             complete = 0
         rest = constant and rests(zero, job, worker, t, complete)

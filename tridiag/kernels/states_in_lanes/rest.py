@@ -2,7 +2,7 @@
 
 They are at rest where no covariance has moved by more than SLACK times eps of the deviations of its two states in
 PERIOD steps, nor in the next one, so by about a rounding in each of them. To hold them then is to iterate with errors
-as large as those that each step makes by itself. An observation that is missing ends the rest, not the one before it.
+as large as those that each step makes by itself. An observation that is missing ends that, until they rest again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tridiag.kernels.states_in_lanes.steps import add_to_sums
 
 
 def near(code: Code, worker: At, size: Value) -> Value:
-    """1 where no lane has moved since `keep_earlier`; rows from the diagonal on, until one has."""
+    """1 where no lane has moved from what is ``earlier``: row by row, from the diagonal on, until one has."""
     everywhere, slack, at = code.bits(code.all_lanes()), SLACK * code.eps, worker.scratch
 
     def scale(i: Value, bits: Any) -> Any:
@@ -49,11 +49,15 @@ def near(code: Code, worker: At, size: Value) -> Value:
 
 
 def tell(code: Code, job: At, worker: At) -> None:
-    """What the errors of a step add to the sums and to the means, with gains and variances that are held."""
+    """What observations, in ``errors``, add to sums and means, with gains and variances that are held.
+
+    ``scaled`` is what is expected of them.
+    """
     k, p = job.states, job.observed
 
     def one(q: Value) -> None:
-        error, own = code.load(worker.errors + q * LINE), worker.S + q * p * LINE
+        expected, own = code.load(worker.scaled + q * LINE), worker.S + q * p * LINE
+        error = code.load(worker.errors + q * LINE) - expected
         variance, weight = code.load(worker.variances + q * LINE), code.load(worker.weights + q * LINE)
         add_to_sums(code, worker, variance, weight * error * error, code.one())
 
@@ -71,15 +75,7 @@ def tell(code: Code, job: At, worker: At) -> None:
     each(code, 0, p, one)
 
 
-def subtract(code: Code, target: Value, other: Value, count: Value) -> None:
-    def one(j: Value) -> None:
-        at = target + j * LINE
-        code.store(at, code.load(at) - code.load(other + j * LINE))
-
-    each(code, 0, count, one)
-
-
-is_near, told, take_off = library.add("near", near), library.add("tell", tell), library.add("subtract", subtract)
+is_near, told = library.add("near", near), library.add("tell", tell)
 
 
 @njit(**OPTIONS)
@@ -97,10 +93,9 @@ def rests(zero, job, worker, t, complete):
 
 @njit(**OPTIONS)
 def observe_at_rest(zero, job, worker):
-    """`tridiag.kernels.states_in_lanes.steps.observe` with the gains of the step before; errors are loaded."""
+    """`tridiag.kernels.states_in_lanes.steps.observe` with the gains of the step before; observations are loaded."""
     k, p, row = job.states, job.observed, job.states * LINE
     apply(zero, worker.scaled, Matrix(worker.H, row, LINE), worker.mean, worker.zeros, any_matrix(worker), k, p)
-    take_off(zero, (worker.errors, worker.scaled, p))
     told(zero, (job, worker))
 
 

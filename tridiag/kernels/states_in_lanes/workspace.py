@@ -81,9 +81,8 @@ def allocate_group(zero, job, back, slope):
         there=p, sight=loads, noise=noises, errors=p, news=loads, S=noises, gains=loads, moved_gains=loads,
         weighed=loads, variances=p, weights=p, scaled=p, before=k, now=k, spread=k, moved=k, older=k, reach=p,
         earlier=(1 - back) * (square + k), zeros=max(k, p), scratch=k, sums=SUMS * LINE, sums_forwards=SUMS * LINE,
-        turned=back * square, later=k,
-        carried=k, told=back * square, smoothed=back * square, pulled=back * 3 * loads, u=p, precision=slope * noises,
-        inverse=slope * noises, found=slope * (3 * square + loads + noises + k),
+        turned=back * square, later=k, carried=k, told=back * square, smoothed=back * square, pulled=back * 3 * loads,
+        u=p, precision=slope * noises, inverse=slope * noises, found=slope * (3 * square + loads + noises + k),
         ahead_of_all=slope * size_of_state(job), states=slope * job.steps * size_of_state(job),
         alone=aligned(JOB_OF_ONE),
     )  # fmt: skip

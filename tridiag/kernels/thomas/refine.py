@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from numba import njit, types
 
 from tridiag.algorithms.elimination import REFINE_STEPS
@@ -92,10 +94,10 @@ def substitute_tile(zero, job, worker, right):
 
 
 @njit(**OPTIONS)
-def substitute_uncertified(zero, job, worker, lanes, substitute, with_scales):
+def substitute_uncertified(zero, job, worker, lanes, substitute, try_scales):
     """The right side at hand of an eliminated group, refined under "auto"; returns the address of the solution.
 
-    ``substitute`` is that of the elimination, ``with_scales`` solves again with `scales` what this does not: plain
+    ``substitute`` is that of the elimination, ``try_scales`` solves again with `scales` what this does not: plain
     tiles and cyclic ones differ in nothing else.
     """
     low, high, tile = worker.low, worker.high, worker.tile
@@ -115,7 +117,7 @@ def substitute_uncertified(zero, job, worker, lanes, substitute, with_scales):
         again = refine(zero, worker, again, number)
     poor = NOT_SOLVED(zero, (worker.errors,)) & lanes
     if poor != 0 and not stopping():
-        with_scales(zero, job, worker, poor)
+        try_scales(zero, job, worker, poor)
     return tile + BEST * plane
 
 
@@ -171,32 +173,31 @@ def regular_with_scales(zero, job, worker, lanes, load, eliminate):
     return regular
 
 
-@njit(**OPTIONS)
-def tile_is_regular(zero, job, worker, lanes):
-    return regular_with_scales(zero, job, worker, lanes, load_tile, eliminate_tile)
+def with_scales(kind: str, load: Any, eliminate: Any, substitute: Any) -> tuple[Any, Any]:
+    """`regular_with_scales` and `solve_with_scales` for tiles of a kind, each compiled once in a kernel."""
+
+    @njit(**OPTIONS)
+    def find_regular(zero, job, worker, lanes):
+        return regular_with_scales(zero, job, worker, lanes, load, eliminate)
+
+    @njit(**OPTIONS)
+    def solve_again(zero, job, worker, poor):
+        solve_with_scales(zero, job, worker, poor, load, eliminate, substitute)
+
+    found, solved = STEPS.add(f"regular_{kind}", find_regular), STEPS.add(f"{kind}_with_scales", solve_again)
+
+    @njit(**OPTIONS)
+    def regular(zero, job, worker, lanes):
+        return found(zero, (job, worker, lanes))
+
+    @njit(**OPTIONS)
+    def try_scales(zero, job, worker, poor):
+        solved(zero, (job, worker, poor))
+
+    return regular, try_scales
 
 
-TILE_IS_REGULAR = STEPS.add_step(tile_is_regular)
-
-
-@njit(**OPTIONS)
-def regular_tile(zero, job, worker, lanes):
-    """Tridiagonal matrices that are `regular_with_scales`."""
-    return TILE_IS_REGULAR(zero, (job, worker, lanes))
-
-
-@njit(**OPTIONS)
-def tile_with_scales(zero, job, worker, poor):
-    solve_with_scales(zero, job, worker, poor, load_tile, eliminate_tile, substitute_tile)
-
-
-TILE_WITH_SCALES = STEPS.add_step(tile_with_scales)
-
-
-@njit(**OPTIONS)
-def try_scales(zero, job, worker, poor):
-    """Tridiagonal systems again, with scales."""
-    TILE_WITH_SCALES(zero, (job, worker, poor))
+regular_tile, try_scales = with_scales("tile", load_tile, eliminate_tile, substitute_tile)
 
 
 @njit(**OPTIONS)
