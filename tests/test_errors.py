@@ -2,6 +2,7 @@
 
 import array
 import functools
+import inspect
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,7 +13,7 @@ import pytest
 from helpers import SUBJECTS, Subject
 
 import tridiag
-from tridiag import kalman
+from tridiag import kalman, verbs
 from tridiag.backends import BACKENDS
 
 ONES = np.ones((4, 6))
@@ -373,12 +374,27 @@ def test_nothing_is_written_where_something_is_wrong(argument: str) -> None:
 
 
 def test_explain_of_what_it_does_not_know() -> None:
-    with pytest.raises(ValueError, match=r"knows the verbs solve, factor, slogdet, .*linear_.*, not 'matmul'"):
-        tridiag.explain("matmul", *MATRIX, ONES)
+    for name, meant in (("slove", "solve"), ("Filter", "kalman.filter"), ("kalman.forcast", "kalman.forecast")):
+        with pytest.raises(ValueError, match=f"no verb '{name}'; did you mean '{meant}'. The verbs are solve, factor"):
+            tridiag.explain(name, *MATRIX, ONES)
+    with pytest.raises(TypeError, match="matmul has no argument backend"):
+        tridiag.explain("matmul", *MATRIX, ONES, backend="numba")
     with pytest.raises(TypeError, match="solve also needs c, d"):
         tridiag.explain("solve", 1.0, ONES)
     with pytest.raises(ValueError, match="axis 5 is out of range"):
         tridiag.explain("solve", *MATRIX, ONES, axis=5)
+
+
+def test_explain_takes_every_public_verb() -> None:
+    """Functions of the package and of `kalman` that are called with arrays, and no others."""
+    none = "backends", "explain", "tune"
+    found = [(name, getattr(tridiag, name)) for name in tridiag.__all__ if name not in none]
+    found += [(f"kalman.{name}", getattr(kalman, name)) for name in kalman.__all__]
+    assert {name for name, verb in found if inspect.isfunction(inspect.unwrap(verb))} == verbs.VERBS.keys()
+    for name, known in verbs.VERBS.items():
+        taken = inspect.signature(dict(found)[name]).parameters
+        assert known.has_backend == ("backend" in taken or ("model" in taken and name != "kalman.simulate")), name
+        assert taken.keys() & {"model"} or {*known.needed, *known.options, *known.more} <= taken.keys(), name
 
 
 @pytest.mark.parametrize("options", [{"axes": 0}, {"nonsense": 1}])

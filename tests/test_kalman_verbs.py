@@ -91,8 +91,36 @@ def test_explain_tells_what_finds_each_step(more: dict[str, Any]) -> None:
 
 
 def test_explain_tells_what_other_verbs_run() -> None:
-    with pytest.raises(ValueError, match=r"kalman.lag_one_smoother runs kalman.smoother of twice as many states"):
-        tridiag.explain(kalman.lag_one_smoother, series(6, 1), **model(2, 1))
+    """The verb that does the work, of which problem; and what the call refuses."""
+    y, given, generator = series(3, 6, 1), model(2, 1), np.random.default_rng(0)
+    for verb, arguments, runs, shape, states in (
+        (kalman.forecast, (y, 4), FILTER, (3, 10, 1), 2),
+        (kalman.lag_one_smoother, (y,), SMOOTHER, (3, 6, 1), 4),
+        (kalman.disturbance_smoother, (y,), SMOOTHER, (3, 6, 1), 5),
+        (kalman.simulate, (generator, 9), "matrix_recurrence", (9, 2), 0),
+        (kalman.simulation_smoother, (y, generator), SMOOTHER, (1, 3, 6, 1), 2),
+    ):
+        told = tridiag.explain(verb, *arguments, **given)
+        assert (told.problem.verb, told.problem.shape, told.problem.states) == (runs, shape, states)
+        assert told.runs.startswith(f"kalman.{verb.__name__} runs {runs}") and told.runs in repr(told)
+    with pytest.raises(ValueError, match="steps is -1; wanted how many steps are forecast"):
+        tridiag.explain(kalman.forecast, y, -1, **given)
+    with pytest.raises(ValueError, match="P0 has an infinite variance"):
+        tridiag.explain(kalman.simulate, generator, 9, **given | {"P0": np.diag([np.inf, 1.0])})
+
+
+def test_explain_of_what_has_one_implementation() -> None:
+    given, mean, cov = model(2, 1), np.zeros(2), np.eye(2)
+    step = {"F": given["F"], "Q": given["Q"]}
+    assert tridiag.explain(kalman.predict, mean, cov, **step).backend in ("numba_scan", "numpy")
+    told = tridiag.explain("kalman.update", mean, cov, np.zeros((7, 1)), H=given["H"], R=given["R"])
+    assert told.problem.shape == (7, 2) and "the only implementation" in told.why
+    with pytest.raises(ValueError, match=r"cov\[0, 0\] is inf"):
+        tridiag.explain(kalman.predict, mean, np.diag([np.inf, 1.0]), **step)
+    torch = pytest.importorskip("torch")
+    cov = torch.eye(2, dtype=torch.float64, requires_grad=True)
+    step = {name: torch.from_numpy(x) for name, x in step.items()}
+    assert tridiag.explain(kalman.predict, torch.zeros(2).double(), cov, **step).backend == "torch"
 
 
 # ------------------------------------------------------------------------------------------------------------ forecasts

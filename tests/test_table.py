@@ -14,7 +14,7 @@ from helpers import SUBJECTS, Subject, assert_solves, dominant
 import tridiag
 from tridiag.backends import BACKENDS, EXTRAS, KALMAN, SYSTEMS, Backend, numba_cuda_fails
 from tridiag.problems import state_space
-from tridiag.report import VERBS
+from tridiag.verbs import VERBS
 
 TABLE = Path(sys.modules["tridiag.backends"].__file__)  # the attribute is the verb `backends`
 ENTRIES = list(BACKENDS.values())

@@ -54,6 +54,7 @@ FILTER, SMOOTHER, LIKELIHOOD = KALMAN = (
     "kalman.smoother",
     "kalman.log_likelihood",
 )  # as in `problems`
+STEPS = ("kalman.predict", "kalman.update")  # of a filter
 SYSTEMS = ("solve", "factor", "slogdet")  # the verbs on tridiagonal systems
 BLOCKS = "solve_block"
 MATRICES = "matrix_recurrence"
@@ -98,6 +99,8 @@ class Problem(NamedTuple):
             return f"align pairs of shape {self.shape} in {self.dtype} from {self.library} arrays on {self.device}"
         if self.verb == BLOCKS:
             return f"solve block tridiagonal systems of shape {self.shape} in {self.dtype} from {self.library} arrays"
+        if self.verb in STEPS:
+            return f"run {self.verb} of states of shape {self.shape} in {self.dtype} from {self.library} arrays on {self.device}"
         if self.verb not in SYSTEMS:
             order = f" of order {self.order}" if self.order > 1 else ""
             order += f" with method={self.method!r}" if self.method != "auto" else ""

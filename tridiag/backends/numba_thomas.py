@@ -318,14 +318,23 @@ def product(matrix: Matrix, x: Any, form: Form) -> Any:
 
     None where NumPy is no slower.
     """
-    *bands, where = matrix
-    y = np.empty(form.shape, x.dtype)
-    operands = y, x, *(band.astype(x.dtype, copy=False) for band in bands), where
+    operands = operands_of_product(matrix, x, form)
     call = bound_product(form, *extents(operands), x.dtype)
     if call is None:
         return None
     call(*operands)
-    return y
+    return operands[0]
+
+
+def operands_of_product(matrix: Matrix, x: Any, form: Form) -> tuple[Any, ...]:
+    """Memory for the product, x, the bands in its dtype, and the mask."""
+    *bands, where = matrix
+    return np.empty(form.shape, x.dtype), x, *(band.astype(x.dtype, copy=False) for band in bands), where
+
+
+def has_product(matrix: Matrix, x: Any, form: Form) -> bool:
+    """Whether a kernel multiplies them."""
+    return products.suits(form, *extents(operands_of_product(matrix, x, form)), x.dtype)
 
 
 def bound_product(form: Form, shapes: Extents, strides: Extents, dtype: np.dtype[Any]) -> Callable[..., bool] | None:

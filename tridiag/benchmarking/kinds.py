@@ -130,9 +130,35 @@ KINDS = {
     ),
 }
 
-# verbs of the same operands, which are explained and not timed
+
+class Alike(NamedTuple):
+    """A verb that is explained and not timed: of the operands of another kind."""
+
+    kind: str
+    shapes: Callable[[Shape], dict[str, Shape]] | None = None  # of its operands by their names; None: as the other has
+    more: Callable[[Shape], dict[str, object]] = lambda shape: {}  # other arguments
+
+
+SERIES = "kalman.log_likelihood"
+AHEAD = 10  # steps of a forecast
 ALIKE = {
-    "factor": "slogdet",
-    "kalman.filter": "kalman.log_likelihood",
-    "kalman.smoother": "kalman.log_likelihood",
+    "factor": Alike("slogdet"),
+    "matmul": Alike("solve"),
+    "scan": Alike("linear_recurrence", operands.scan_shapes, lambda shape: {"f": lambda carry, row: (carry, row)}),
+    "kalman.filter": Alike(SERIES),
+    "kalman.smoother": Alike(SERIES),
+    "kalman.lag_one_smoother": Alike(SERIES),
+    "kalman.disturbance_smoother": Alike(SERIES),
+    "kalman.forecast": Alike(SERIES, more=lambda shape: {"steps": AHEAD}),
+    "kalman.predict": Alike(SERIES, operands.predict_shapes),
+    "kalman.update": Alike(SERIES, operands.update_shapes),
+    "kalman.simulate": Alike(
+        SERIES, operands.simulation_shapes, lambda shape: {"generator": None, "steps": (1, *shape)[-2]}
+    ),
+    "kalman.simulation_smoother": Alike(SERIES, more=lambda shape: {"generator": None}),
 }
+
+
+def kind_of(verb: str) -> Kind:
+    """What problems of a verb are made of, or those of one like it."""
+    return KINDS[ALIKE[verb].kind if verb in ALIKE else verb]

@@ -80,3 +80,26 @@ def model(rng: np.random.Generator, *shapes: Shape) -> tuple[Array, ...]:
 def model_shapes(shape: Shape) -> tuple[Shape, ...]:
     square, observed = (STATES, STATES), shape[-1]
     return shape, square, (observed, STATES), square, (observed, observed), (STATES,), square
+
+
+def predict_shapes(shape: Shape) -> dict[str, Shape]:
+    """Of the states behind observations of a shape, and of the step to the next ones."""
+    square = (STATES, STATES)
+    return {"mean": (*shape[:-1], STATES), "cov": square, "F": square, "Q": square}
+
+
+def update_shapes(shape: Shape) -> dict[str, Shape]:
+    """Of these states and observations."""
+    observed = shape[-1]
+    return {"mean": (STATES,), "cov": (STATES, STATES), "y": shape, "H": (observed, STATES), "R": (observed, observed)}
+
+
+def simulation_shapes(shape: Shape) -> dict[str, Shape]:
+    """Of a model for series of a shape."""
+    _, *model, m0, P0 = model_shapes(shape)
+    return dict(zip("FHQR", model, strict=True)) | {"m0": (*shape[:-2], *m0), "P0": P0}
+
+
+def scan_shapes(shape: Shape) -> dict[str, Shape]:
+    """Of a carry that is a number, and of rows."""
+    return {"init": (), "xs": shape}

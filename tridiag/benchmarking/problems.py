@@ -14,16 +14,17 @@ from tridiag import kalman
 from tridiag.alignment import smith_waterman
 from tridiag.benchmarking import libraries
 from tridiag.benchmarking.errors import Array
-from tridiag.benchmarking.kinds import ALIKE, KINDS, Kind, Words
+from tridiag.benchmarking.kinds import ALIKE, Alike, Kind, Words, kind_of
 from tridiag.benchmarking.operands import Shape
 from tridiag.benchmarking.race import Contestant
 from tridiag.benchmarking.reference import align
 from tridiag.calls.singular import to_host
 from tridiag.factorization import factor
 from tridiag.recurrences import linear_recurrence, log_linear_recurrence, logcumsumexp, matrix_recurrence
-from tridiag.report import VERBS, Explanation, explain
+from tridiag.report import Explanation, explain
 from tridiag.selective import selective_scan
 from tridiag.systems import slogdet, solve, solve_block
+from tridiag.verbs import VERBS
 
 SYSTEMS = solve, factor, slogdet, solve_block
 SEQUENCES = linear_recurrence, matrix_recurrence, log_linear_recurrence, logcumsumexp, selective_scan, smith_waterman
@@ -52,7 +53,7 @@ class Problem:
 
     @property
     def kind(self) -> Kind:
-        return KINDS[ALIKE.get(self.verb, self.verb)]
+        return kind_of(self.verb)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -174,9 +175,17 @@ class Problem:
 
     def explain(self, backend: str = "auto") -> Explanation:
         """What the package says of the call, from arrays that are the same in kind."""
-        shapes = self.kind.shapes(self.shape)
-        arrays = [libraries.zeros(self.library, shape, self.dtype, self.device) for shape in shapes]
-        return explain(self.verb, **self.arguments(arrays), **self.options, backend=backend)
+        alike = ALIKE.get(self.verb, Alike(self.verb))
+        more, kind = alike.more(self.shape), self.kind
+        if alike.shapes:
+            shapes = alike.shapes(self.shape)
+        else:
+            names = [name for name in VERBS[self.verb].needed if name not in (*more, *dict(kind.fixed))]
+            shapes = dict(zip(names, kind.shapes(self.shape), strict=True))
+            more |= dict(kind.fixed)
+        arrays = {name: libraries.zeros(self.library, x, self.dtype, self.device) for name, x in shapes.items()}
+        named = {"backend": backend} if backend != "auto" else {}
+        return explain(self.verb, **arrays, **more, **self.options, **named)
 
 
 def even(gradient: Array, operand: Array) -> Array:

@@ -166,6 +166,12 @@ def product_of_rows(ops: Any, form: Form, matrix: Matrix, x: Array) -> Array:
     return y if mask is None else ops.where(mask, y, ops.zero(y))
 
 
+def product_by_kernel(call: Call) -> bool:
+    """Whether compiled loops multiply the matrices of a prepared matmul."""
+    compiled = compiled_products() if call.library == "numpy" and not call.plan.empty else None
+    return compiled is not None and bool(compiled.has_product(call.matrix, call.d, call.form))
+
+
 def compiled_products() -> ModuleType | None:
     """What multiplies NumPy arrays in compiled loops, if it runs here."""
     backend = BACKENDS["numba_thomas"]

@@ -21,6 +21,7 @@ from jax.tree_util import PyTreeDef, keystr, tree_flatten_with_path
 
 from tridiag.calls.checks import check_axis, check_flag
 from tridiag.libraries.arrays import owner
+from tridiag.libraries.jax import TRACED, default_platform, entry
 
 
 class Course(NamedTuple):
@@ -39,6 +40,14 @@ def scan(
     f: Any, init: Any, xs: Any, axis: Any, out_axis: Any, length: Any, reverse: Any, unroll: Any
 ) -> tuple[Any, Any]:
     """`tridiag.scan`: check the arguments, and run what they make."""
+    inputs, course = course_of(f, init, xs, axis, out_axis, length, reverse, unroll)
+    return compiled(f, course)(init, inputs)
+
+
+def course_of(
+    f: Any, init: Any, xs: Any, axis: Any, out_axis: Any, length: Any, reverse: Any, unroll: Any
+) -> tuple[list[Any], Course]:
+    """The inputs as JAX takes them, and what is static about their scan."""
     if not callable(f):
         raise TypeError(f"f is {f!r}; wanted a function of the carry and one row of xs")
     check_flag("reverse", reverse)
@@ -50,8 +59,7 @@ def scan(
         out_axis = axis if isinstance(axis, int) else 0
     out_axes, out_tree = jax.tree.flatten(out_axis)
     out_axes = tuple(check_axis(one, "out_axis") for one in out_axes)
-    course = Course(tree, axes, out_tree, out_axes, n, bool(reverse), unroll)
-    return compiled(f, course)(init, inputs)
+    return inputs, Course(tree, axes, out_tree, out_axes, n, bool(reverse), unroll)
 
 
 def taken(name: str, tree: Any) -> tuple[list[str], list[Any], PyTreeDef]:
@@ -64,6 +72,14 @@ def taken(name: str, tree: Any) -> tuple[list[str], list[Any], PyTreeDef]:
         if library not in (None, "numpy", "jax"):
             raise TypeError(f"{label} is a {library} array, and scan runs in JAX: convert it")
     return names, [x if isinstance(x, jax.Array) else jnp.asarray(x) for _, x in found], structure
+
+
+def facts_of(inputs: list[Any], length: int) -> tuple[str, tuple[int, ...], str]:
+    """The dtype and shape of the first of the inputs, and on which platform they are; of none those of its numbers."""
+    if not inputs:
+        return str(jnp.result_type(float)), (length,), default_platform()
+    dtype, shape, _, platform = entry(inputs[0])
+    return str(dtype), shape, default_platform() if platform == TRACED else platform
 
 
 def axes_of(axis: Any, xs: Any, names: list[str], inputs: list[Any]) -> tuple[int, ...]:

@@ -54,13 +54,18 @@ def copied(bound: BoundStep, given: Sequence[Array]) -> list[Array]:
     return [np.ascontiguousarray(x, bound.dtype) if k in bound.casts else x for k, x in enumerate(given)]
 
 
+def has_kernel(batch: Shape) -> bool:
+    """Whether there are series, and something that compiles kernels."""
+    return 0 not in batch and not BACKENDS["numba_scan"].unusable()
+
+
 @functools.lru_cache(1024)
 def bound_step(verb: str, facts: tuple[Facts, ...], dtype: np.dtype[Any]) -> BoundStep | None:
     """The step of arrays with these facts in a dtype; None: of no series, or nothing compiles kernels here."""
     names = ARGUMENTS[verb]
     lifted, batch = align_step({name: fact[1] for name, fact in zip(names, facts, strict=True)})
     states, observed = lifted["mean"][-1], lifted.get("y", (1,))[-1]
-    if 0 in batch or BACKENDS["numba_scan"].unusable():
+    if not has_kernel(batch):
         return None
     form = StateSpace(1, observed, states, batch, batch, None, False)
     results = (*batch, states), (*batch, states, states), *[batch] * (verb == "update")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import functools
+from collections.abc import Iterable
 
-from tridiag.benchmarking.kinds import ALIKE, KINDS
+from tridiag.benchmarking.kinds import ALIKE, KINDS, kind_of
 from tridiag.benchmarking.libraries import DEVICES, LIBRARIES
 from tridiag.benchmarking.problems import Problem
 from tridiag.libraries.arrays import SUPPORTED
-from tridiag.report import VERBS
+from tridiag.verbs import VERBS, check_verb
 
 PROMISES: dict[str, bool | str] = {"auto": "auto", "true": True, "false": False}
 
@@ -35,10 +37,19 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def verb(name: str, known: Iterable[str], whose: str) -> str:
+    try:
+        check_verb(name, known, whose)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return name
+
+
 def add_problem(parser: argparse.ArgumentParser, timed: bool = False) -> None:
     """The arguments of a problem; where it is timed its verb may be left out, and its library may be all of them."""
     verbs = [*KINDS] if timed else [*KINDS, *ALIKE]
-    parser.add_argument("verb", nargs="?" if timed else None, choices=verbs, metavar="VERB", help=", ".join(verbs))
+    check = functools.partial(verb, known=verbs, whose="bench" if timed else "explain")
+    parser.add_argument("verb", nargs="?" if timed else None, type=check, metavar="VERB", help=", ".join(verbs))
     parser.add_argument(
         "--shape", type=shape, help="of the right side, x, y or the scores (default 1000,100; 1000,100,1 of kalman)"
     )
@@ -56,6 +67,6 @@ def problem_of(options: argparse.Namespace, library: str) -> Problem:
     if options.periodic and "periodic" not in VERBS[verb].options:
         able = ", ".join(name for name, known in VERBS.items() if "periodic" in known.options)
         raise ValueError(f"{verb} has no argument periodic; {able} have")
-    length = options.shape or KINDS[ALIKE.get(verb, verb)].usual
+    length = options.shape or kind_of(verb).usual
     given = verb, length, options.axis, options.dtype, library, options.pivoting, options.gradient
     return Problem(*given, options.device, options.periodic)

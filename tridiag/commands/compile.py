@@ -10,6 +10,7 @@ from tridiag.commands.terminal import progress
 from tridiag.kernels import ahead
 from tridiag.kernels.runtime import notice, object_cache
 from tridiag.kernels.table import name_of
+from tridiag.verbs import check_verb
 
 SIZES = [1, 2, 3]  # where none are asked for
 STATES = [(1, 1), (2, 1)]
@@ -50,8 +51,7 @@ def run(options: argparse.Namespace) -> int:
     if options.all and options.verb:
         raise ValueError(f"--all stands for every verb; leave out {' '.join(options.verb)}, or --all")
     for verb in options.verb:
-        if verb not in ahead.VERBS:
-            raise ValueError(f"there is no verb {verb!r}; the verbs are {', '.join(ahead.VERBS)}")
+        check_verb(verb, ahead.VERBS, "compile")
     verbs = list(ahead.VERBS) if options.all else options.verb or ["solve"]
     dtypes, sizes = options.dtype or ["float64"], options.size or SIZES
     wanted = ahead.kernels_of(verbs, dtypes, sizes, options.states or STATES, options.gradient)

@@ -15,10 +15,15 @@ from tridiag.selection.choose import alongside
 
 SYSTEMS = "one solve more, of the transposed matrix, by {backend}"
 SEQUENCES = "one linear recurrence more, in the other direction, by {backend}"
+PRODUCTS = "one product more, of the transposed matrix, by operations of {library}"
+OPERATIONS = "what {library} makes of its operations"
 FILTERS = "what {library} makes of the steps of {library}_scan"
 GRADIENTS = {
     **dict.fromkeys(("solve", "factor", "solve_block"), SYSTEMS),
     **dict.fromkeys(("linear_recurrence", "matrix_recurrence", "log_linear_recurrence", "logcumsumexp"), SEQUENCES),
+    "matmul": PRODUCTS,
+    "scan": "one scan more, in the other direction, which jax makes of the function of a step",
+    **dict.fromkeys(("kalman.predict", "kalman.update"), OPERATIONS),
     "slogdet": "entries of the inverse, from one elimination more, by what {library} itself differentiates",
     "selective_scan": "one pass in the other direction, in chunks whose states are computed again",
     **dict.fromkeys(("kalman.filter", "kalman.smoother"), FILTERS),
@@ -40,7 +45,10 @@ def run(options: argparse.Namespace) -> int:
     if options.gradient:
         check_differentiable(problem)
     found = problem.explain(options.backend)
-    show(found.head, OTHERS, found.rows, text=2)
+    if found.rows:
+        show(found.head, OTHERS, found.rows, text=2)
+    else:
+        tell(found.head)
     if options.gradient:
         tell(f"Its gradient: {gradient_of(problem, found)}.")
     return 0
@@ -53,9 +61,10 @@ def check_differentiable(problem: Problem) -> None:
 
 def gradient_of(problem: Problem, found: Explanation) -> str:
     """What a gradient of the call costs, in words, and which backend computes it."""
-    known = LIKELIHOODS[problem.library] if problem.verb == LIKELIHOOD else GRADIENTS[problem.verb]
-    backend = BACKENDS[found.backend]
+    verb = found.problem.verb  # that which does the work
+    known = LIKELIHOODS[problem.library] if verb == LIKELIHOOD else GRADIENTS[verb]
+    backend = found.backend
     if known == SEQUENCES:  # of logarithms too: the derivatives of both are linear recurrences
-        verb = "matrix_recurrence" if problem.verb == "matrix_recurrence" else "linear_recurrence"
-        backend = alongside(backend, found.problem._replace(verb=verb))
-    return known.format(library=problem.library, backend=backend.name)
+        verb = verb if verb == "matrix_recurrence" else "linear_recurrence"
+        backend = alongside(BACKENDS[backend], found.problem._replace(verb=verb)).name
+    return known.format(library=problem.library, backend=backend)

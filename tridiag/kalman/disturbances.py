@@ -72,7 +72,7 @@ def disturbance_smoother(y: Array, **model: Any) -> DisturbanceSmoothed:
     call = arguments.call
     module, own, form = module_of(call.library), call.model, call.form
     ops, k, n = module.Operations, form.states, form.n
-    moved, seen = noisy(call, own.Q), noisy(call, own.R)
+    moved, seen = noises(call)
     Q, R = (chosen(ops, x, rows, -2, -1) for x, rows in ((own.Q, moved), (own.R, seen)))
     more = len(moved) + len(seen)
     F = beside(ops, own.F, unit_columns(ops, own.F, k, moved), own=2)
@@ -94,6 +94,11 @@ def disturbance_smoother(y: Array, **model: Any) -> DisturbanceSmoothed:
         mean, cov = found.mean[..., :steps, own_part], found.cov[..., :steps, own_part, own_part]
         parts += [chosen(ops, longer(ops, mean, 1), place, -1), chosen(ops, wider(ops, cov, 1, 1), place, -2, -1)]
     return DisturbanceSmoothed(*(module.cast(x, call.dtype) for x in (*parts, found.log_likelihood)))
+
+
+def noises(call: Call) -> tuple[Any, Any]:
+    """Which noise of states, and of observations, the states carry with them."""
+    return noisy(call, call.model.Q), noisy(call, call.model.R)
 
 
 def noisy(call: Call, cov: Array) -> Any:

@@ -85,6 +85,13 @@ def simulated(
     generator: Any, steps: int, size: int | Sequence[int], arrays: dict[str, Any], model: dict[str, Any]
 ) -> Simulated:
     """From the parameters of a model, and all its arguments."""
+    call = call_of(generator, steps, arrays, model)
+    module = module_of(call.library)
+    return Simulated(*(module.cast(x, call.dtype) for x in drawn(generator, call, lengths(size))))
+
+
+def call_of(generator: Any, steps: int, arrays: dict[str, Any], model: dict[str, Any]) -> Call:
+    """A model as a smoother of so many steps takes it, no state of which is unknown at first."""
     intercepts = Intercepts(*(model.get(name) for name in INTERCEPTS))
     y = beside(generator, blank_like(arrays, steps))
     call = prepare(SMOOTHER, y, tuple(arrays.values()), "auto", intercepts, model.get("diffuse"))
@@ -93,8 +100,7 @@ def simulated(
             f"P0 has an infinite variance, from which nothing can be drawn, of states {list(call.form.diffuse)}, which "
             'are unknown at first; give one that is finite, as model | {"P0": ...}'
         )
-    module = module_of(call.library)
-    return Simulated(*(module.cast(x, call.dtype) for x in drawn(generator, call, lengths(size))))
+    return call
 
 
 def simulation_smoother(y: Array, generator: Any, *, size: int | Sequence[int] = (), **model: Any) -> Array:

@@ -142,6 +142,7 @@ class Step(NamedTuple):
     """The arrays of one step, in the dtype in which all is computed."""
 
     library: str
+    device: str
     dtype: str  # of the results
     batch: tuple[int, ...]
     arrays: dict[str, Array]
@@ -150,16 +151,25 @@ class Step(NamedTuple):
     def ops(self) -> Any:
         return module_of(self.library).Operations
 
-    def compiled(self, verb: str) -> tuple[Array, ...] | None:
-        """What a kernel makes of arrays in host memory, if there is one; none has derivatives."""
-        if self.library not in ("numpy", "torch"):
-            return None
-        given = [self.arrays[name] for name in steps.ARGUMENTS[verb]]
+    def given(self, verb: str) -> list[Array]:
+        """The arguments of a verb, in their order."""
+        return [self.arrays[name] for name in steps.ARGUMENTS[verb]]
+
+    def takes_kernel(self, verb: str) -> bool:
+        """Whether a kernel makes the results: of arrays in host memory; none has derivatives."""
         if self.library == "torch":
             from tridiag.derivatives import torch_kalman
 
-            if not torch_kalman.takes_kernels(given):
-                return None
+            if not torch_kalman.takes_kernels(self.given(verb)):
+                return False
+        return self.library in ("numpy", "torch") and steps.has_kernel(self.batch)
+
+    def compiled(self, verb: str) -> tuple[Array, ...] | None:
+        """What a kernel makes, if one does."""
+        if not self.takes_kernel(verb):
+            return None
+        given = self.given(verb)
+        if self.library == "torch":
             given = [*map(module_of("torch").settled, given)]
         found = steps.step(verb, [*map(np.asarray, given)], np.dtype(working_dtype(self.dtype)))
         if found is None or self.library == "numpy":
@@ -220,7 +230,7 @@ def step_of(needed: dict[str, Any], more: dict[str, Any]) -> Step:
     _, batch = align_step({name: tuple(x.shape) for name, x in arrays.items()})
     if is_readable(arguments.library, arguments.device, arrays["cov"]):
         check_known(to_numpy(arrays["cov"]))
-    return Step(arguments.library, arguments.dtype, batch, arrays)
+    return Step(arguments.library, arguments.device, arguments.dtype, batch, arrays)
 
 
 def check_known(cov: Any) -> None:
