@@ -294,7 +294,7 @@ def test_solutions_are_those_of_scipy_for_half_a_matrix(n: int, dtype: str, lowe
     ab = np.stack((abs(side).max() * 3 + 0 * side, side) if lower else (side, abs(side).max() * 3 + 0 * side))
     for d in (right, columns):
         theirs = linalg.solveh_banded(ab, d, lower=lower)
-        close(tridiag.solve(**from_them.from_scipy_hermitian(ab, d, lower)), theirs)
+        close(tridiag.solve(**from_them.from_scipy_hermitian(ab, d, lower=lower)), theirs)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -417,6 +417,41 @@ def test_what_is_wrong_is_said(case: str) -> None:
     convert, arguments, text = WRONG[case]
     with pytest.raises(ValueError, match=text):
         convert(*arguments)
+
+
+MISUSED = {
+    "no pair": (from_them.from_scipy_banded, (1, ONES[:3], ONES), "l_and_u is no pair of numbers; wanted"),
+    "no bands": (from_them.from_scipy_banded, ((1, 1),), "from_scipy_banded also needs ab"),
+    "m first": (from_them.from_cusparse_strided, (6, *[ONES] * 4), "m is an array; wanted .* order dl, d, du, x, m "),
+    "interleaved": (from_them.from_cusparse_interleaved, (6, *[ONES] * 4), "m is an array; wanted .* du, x, m$"),
+    "stride": (from_them.from_cusparse_strided, (*[ONES] * 4, 6, 7.5), "stride is 7.5; wanted a whole number"),
+    "no m": (from_them.from_cusparse_interleaved, (*[ONES] * 4, None), "m is None; wanted a whole number"),
+}
+
+
+@pytest.mark.parametrize("case", MISUSED)
+def test_another_order_is_told(case: str) -> None:
+    convert, arguments, text = MISUSED[case]
+    with pytest.raises(TypeError, match=text):
+        convert(*arguments)
+
+
+def test_the_call_of_scipy_is_taken_with_and_without_its_pair() -> None:
+    """`scipy.linalg.solve_banded((1, 1), ab, b)`, by position and by name; another pair is another matrix."""
+    ab, b = np.arange(9.0).reshape(3, 3), np.ones(3)
+    wanted = from_them.from_scipy_banded(ab, b)
+    for found in (
+        from_them.from_scipy_banded((1, 1), ab, b),
+        from_them.from_scipy_banded([1, np.int64(1)], ab, b=b),
+        from_them.from_scipy_banded(l_and_u=(1, 1), ab=ab, b=b),
+        from_them.from_scipy_banded(ab=ab, b=b),
+        from_them.from_scipy_banded(ab, b=b),
+    ):
+        assert found.keys() == wanted.keys()
+        assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
+    assert "d" not in from_them.from_scipy_banded((1, 1), ab)
+    with pytest.raises(ValueError, match=r"l_and_u is \(2, 1\); wanted \(1, 1\)"):
+        from_them.from_scipy_banded((2, 1), ab, b)
 
 
 def test_arrays_of_two_libraries() -> None:

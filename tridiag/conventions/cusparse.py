@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tridiag.conventions.padding import (
-    cut,
-)
+from tridiag.conventions.padding import cut
 from tridiag.conventions.system import arrays, system
 
 Array = Any
+STRIDED, INTERLEAVED = "dl, d, du, x, m and perhaps stride", "dl, d, du, x, m"
 
 
 def from_cusparse_strided(
@@ -58,7 +57,9 @@ def from_cusparse_strided(
     -----
     NVIDIA's cuSPARSE, gtsv2 and gtsv2StridedBatch. CuPy arrays of the shape (batch, m) need nothing of this.
     """
+    check_number("m", m, STRIDED)
     stride = m if stride is None else stride
+    check_number("stride", stride, STRIDED)
     if not 1 <= m <= stride:
         raise ValueError(f"m is {m} and stride {stride}; wanted at least one row, and a stride of at least m")
     buffers = dict(zip(("dl", "d", "du", "x"), arrays(dl=dl, d=d, du=du, x=x), strict=True))
@@ -108,8 +109,17 @@ def from_cusparse_interleaved(dl: Array, d: Array, du: Array, x: Array, m: int) 
     -----
     NVIDIA's cuSPARSE, gtsvInterleavedBatch. CuPy arrays of the shape (m, batch) need only ``axis=0``.
     """
+    check_number("m", m, INTERLEAVED)
     if m < 1:
         raise ValueError(f"m is {m}; wanted at least one row")
     buffers = zip(("dl", "d", "du", "x"), arrays(dl=dl, d=d, du=du, x=x), strict=True)
     *diagonals, right = (cut(name, buffer, (m, -1)) for name, buffer in buffers)
     return system(diagonals, "x", right, columns=False, axis=0)
+
+
+def check_number(name: str, x: Any, order: str) -> None:
+    """Refuse the order of cuSPARSE, where m comes first: numbers are behind the buffers here."""
+    is_array = bool(getattr(x, "shape", ()))
+    if is_array or not hasattr(x, "__index__"):
+        found = "an array" if is_array else repr(x)
+        raise TypeError(f"{name} is {found}; wanted a whole number, and the arguments in the order {order}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 from tridiag.conventions.padding import (
@@ -18,13 +19,15 @@ from tridiag.conventions.system import arrays, system
 Array = Any
 
 
-def from_scipy_banded(ab: Array, b: Array | None = None) -> dict[str, Any]:
-    r"""The arguments of ``scipy.linalg.solve_banded((1, 1), ab, b)``.
+def from_scipy_banded(l_and_u: Any = (1, 1), ab: Array | None = None, b: Array | None = None) -> dict[str, Any]:
+    r"""The arguments of ``scipy.linalg.solve_banded((1, 1), ab, b)``, whose first may be left out: ``(ab, b)``.
 
     .. math:: ab_{1 + i - j, \, j} = A_{ij}
 
     Parameters
     ----------
+    l_and_u : (int, int)
+        (1, 1), the numbers of diagonals below and above the main one.
     ab : array
         (..., 3, n): the super-diagonal, the diagonal and the sub-diagonal, each entry in the column of the unknown that
         it multiplies. ``ab[..., 0, 0]`` and ``ab[..., 2, n-1]`` are never read. Any dtype of `tridiag.solve`.
@@ -39,26 +42,44 @@ def from_scipy_banded(ab: Array, b: Array | None = None) -> dict[str, Any]:
     Raises
     ------
     ValueError, TypeError
-        ``ab`` has not three rows, ``b`` has not n, or they are of different libraries.
+        ``l_and_u`` is another pair, ``ab`` has not three rows, ``b`` has not n, or they are of different libraries.
 
     Examples
     --------
     >>> import numpy as np, tridiag
     >>> ab = np.array([[np.nan, 1.0, 1.0], [4.0, 4.0, 4.0], [2.0, 2.0, np.nan]])
-    >>> tridiag.solve(**tridiag.conventions.from_scipy_banded(ab, np.array([5.0, 7.0, 6.0])))
+    >>> tridiag.solve(**tridiag.conventions.from_scipy_banded((1, 1), ab, np.array([5.0, 7.0, 6.0])))
     array([1., 1., 1.])
 
     Notes
     -----
     The matrix diagonal ordered form of `scipy.linalg.solve_banded`.
     """
+    if is_pair(l_and_u):
+        check_bands(l_and_u)
+    elif ab is None or b is None:
+        ab, b = l_and_u, b if ab is None else ab
+    else:
+        raise TypeError("l_and_u is no pair of numbers; wanted ((1, 1), ab, b) as of solve_banded, or (ab, b)")
+    if ab is None:
+        raise TypeError("from_scipy_banded also needs ab, the diagonals as solve_banded takes them")
     ab, b = arrays(ab=ab, b=b)
     check_rows("ab", ab, 3, "the super-diagonal, the diagonal and the sub-diagonal")
     diagonals = later(ab[..., 2, :]), ab[..., 1, :], earlier(ab[..., 0, :])
     return system(diagonals, "b", b, columns=b is not None and b.ndim > 1)
 
 
-def from_scipy_hermitian(ab: Array, b: Array | None = None, lower: bool = False) -> dict[str, Any]:
+def is_pair(x: Any) -> bool:
+    """Whether it is two whole numbers, and no array of diagonals."""
+    return isinstance(x, tuple | list) and len(x) == 2 and all(isinstance(number, Integral) for number in x)
+
+
+def check_bands(l_and_u: Any) -> None:
+    if tuple(l_and_u) != (1, 1):
+        raise ValueError(f"l_and_u is {tuple(l_and_u)}; wanted (1, 1), one diagonal below the main one and one above")
+
+
+def from_scipy_hermitian(ab: Array, b: Array | None = None, *, lower: bool = False) -> dict[str, Any]:
     r"""The arguments of ``scipy.linalg.solveh_banded(ab, b, lower=lower)`` for two rows.
 
     .. math:: ab_{1 + i - j, \, j} = A_{ij}, \; i \le j, \qquad \text{lower: } ab_{i - j, \, j} = A_{ij}, \; i \ge j
