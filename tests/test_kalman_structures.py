@@ -1,6 +1,8 @@
 """`kalman.models`: the log-likelihoods and forecasts of statsmodels' models of the same names, and gradients."""
 
 import pydoc
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -273,3 +275,40 @@ def test_parts_of_numbers_and_of_tensors_say_how_to_join_them() -> None:
     with pytest.raises(TypeError, match=r"different libraries \(numpy and torch\)"):
         season + level
     assert (level + models.seasonal(4, torch.tensor(0.5))).F.shape == (4, 4)
+
+
+def test_structures_are_pytrees_of_jax() -> None:
+    """Arguments of jit, grad, vmap and tree.map, whatever their leaves are; which states are unknown is static."""
+    jax = pytest.importorskip("jax")
+    y = Y.astype(np.float32)
+    structure = models.local_level(1.0, noise=2.0) + models.arma([0.5], [0.1], 1.0)
+    wanted = kalman.log_likelihood(Y, **structure)
+    found = jax.jit(lambda y, model: kalman.log_likelihood(y, **model))(y, structure)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    doubled = jax.tree.map(lambda x: 2 * x, structure)
+    assert type(doubled) is models.Structure and doubled.diffuse == structure.diffuse
+    np.testing.assert_array_equal(doubled.Q, 2 * structure.Q)
+    assert repr(jax.tree.map(lambda x: x.tolist(), structure)) == "Structure"
+    leaves, treedef = jax.tree.flatten_with_path(structure)
+    assert [path[0].name for path, _ in leaves] == [*PARAMETERS] and "Structure" in str(treedef)
+    slope = jax.jit(jax.grad(lambda model, y: kalman.log_likelihood(y, **model + models.seasonal(4, 0.5))))(
+        structure, y
+    )
+    assert np.isfinite(slope.Q).all() and slope.diffuse == structure.diffuse
+    both = jax.tree.map(lambda x: np.stack([x, x]), structure)
+    of_each = jax.vmap(lambda model: kalman.log_likelihood(y, **model))(both)
+    np.testing.assert_allclose(of_each, [wanted, wanted], rtol=1e-5)
+
+
+def test_structures_import_no_jax() -> None:
+    """And are pytrees once it is there and another one was made."""
+    pytest.importorskip("jax")
+    program = """
+import sys
+from tridiag.kalman import models
+models.local_level(1.0, noise=2.0) + models.seasonal(4, 0.5)
+assert "jax" not in sys.modules
+import jax
+assert len(jax.tree.leaves(models.local_level(1.0, noise=2.0))) == 6
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import sys
+import threading
 from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
 from typing import Any, NamedTuple
 
@@ -13,6 +16,7 @@ from tridiag.libraries.arrays import library_of, module_of
 from tridiag.problems.state_space import PARAMETERS
 
 Array = Any
+REGISTRATION = threading.Lock()
 
 
 class Structure:
@@ -20,6 +24,7 @@ class Structure:
 
     ``structure | {"P0": ...}`` is a dictionary of its arguments with others in their place; a P0 takes that of
     ``diffuse`` too. Parts are of one library: made of tensors, its numbers are tensors; ``items()`` serves to convert.
+    Once JAX is imported structures are pytrees, with ``diffuse`` static: arguments of `jax.jit`, of `jax.tree.map`.
 
     Attributes: ``F, H, Q, R, m0, P0`` as in `tridiag.kalman.filter`, ``diffuse``, the states unknown at first.
 
@@ -36,6 +41,8 @@ class Structure:
     def __init__(self, F: Array, H: Array, Q: Array, R: Array, m0: Array, P0: Array, diffuse: Sequence[int] = ()):
         self.F, self.H, self.Q, self.R, self.m0, self.P0 = F, H, Q, R, m0, P0
         self.diffuse = tuple(diffuse)
+        if "jax" in sys.modules:
+            register_in_jax()
 
     def keys(self) -> Iterator[str]:
         """The names of its arguments."""
@@ -64,7 +71,8 @@ class Structure:
         return getattr(self, name)
 
     def __repr__(self) -> str:
-        return f"Structure of {self.F.shape[-1]} states, {len(self.diffuse)} unknown at first"
+        shape = getattr(self.F, "shape", ())  # as a pytree it may hold anything
+        return f"Structure of {shape[-1]} states, {len(self.diffuse)} unknown at first" if shape else "Structure"
 
     def __or__(self, other: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(other, Mapping):
@@ -99,6 +107,24 @@ class Structure:
             m0=beside(ops, *pairs["m0"], own=1),
             diffuse=(*self.diffuse, *(i + self.F.shape[-1] for i in other.diffuse)),
         )
+
+
+def register_in_jax() -> None:
+    """Make structures pytrees, once."""
+    with REGISTRATION:
+        registered(sys.modules["jax"].tree_util)
+
+
+@functools.cache
+def registered(tree_util: Any) -> None:
+    def flatten(structure: Structure) -> tuple[list[tuple[Any, Any]], tuple[int, ...]]:
+        return [(tree_util.GetAttrKey(name), getattr(structure, name)) for name in PARAMETERS], structure.diffuse
+
+    def unflatten(diffuse: tuple[int, ...], leaves: Sequence[Any]) -> Structure:
+        F, H, Q, R, m0, P0 = leaves
+        return Structure(F, H, Q, R, m0, P0, diffuse)
+
+    tree_util.register_pytree_with_keys(Structure, flatten, unflatten)
 
 
 def beside(ops: Any, x: Array, z: Array, own: int) -> Array:
