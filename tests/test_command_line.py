@@ -374,6 +374,7 @@ def test_info_keeps_to_the_width_of_the_terminal(
         assert commands.main(["info", *more]) == 0
         told = capsys.readouterr().out
         assert "not yet made" in told and max(map(len, told.splitlines())) <= 80
+        assert not [line for line in told.splitlines() if line != line.rstrip()]
 
 
 @pytest.mark.parametrize("columns", ["0", "1", "8"])

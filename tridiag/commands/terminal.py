@@ -29,7 +29,16 @@ def console() -> Console:
 
 def tell(text: str) -> None:
     """A paragraph, in lines as long as there is room for."""
-    console().print(text, markup=False)
+    page = console()
+    with page.capture() as captured:
+        page.print(text, markup=False)
+    put(captured.get())
+
+
+def put(text: str) -> None:
+    """Print what was laid out; without the blanks behind lines where nobody looks at a terminal."""
+    lines = text.splitlines()
+    print("\n".join(line if sys.stdout.isatty() else line.rstrip() for line in lines), flush=True)
 
 
 def show(
@@ -63,8 +72,7 @@ def show(
         table.add_row(*map(escape, row))
     with page.capture() as captured:
         page.print(table)
-    lines = captured.get().splitlines()
-    print("\n".join(line if sys.stdout.isatty() else line.rstrip() for line in lines), flush=True)
+    put(captured.get())
 
 
 def width(head: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
