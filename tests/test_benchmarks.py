@@ -279,3 +279,13 @@ def test_chunks_have_figures(capsys: pytest.CaptureFixture[str], monkeypatch: py
     monkeypatch.setattr(chunks.tridiag, "solve", solve)
     with pytest.raises(SystemExit, match="solve of chunks is wrong: relative error"):
         chunks.main()
+
+
+@pytest.mark.parametrize(("compiled", "told"), [({}, "41 ms"), ({"kernels_compiled_in_it": 0}, "41 ms"),
+                                                ({"kernels_compiled_in_it": 3}, "41 ms, cold")])  # fmt: skip
+def test_tables_of_pages_tell_cold_first_calls(compiled: dict[str, int], told: str) -> None:
+    from suites import pages
+
+    figures = {"over_stream": 2.0, "over_stream_past_caches": None, "quartiles": (1.0, 3.0), "error_in_eps": 1.0}
+    row = figures | {"name": "tridiag", "gigabytes_per_second": 5.0, "times_baseline": 1.0, "first_call_seconds": 0.041}
+    assert pages.cells(row | compiled)[pages.HEAD.index("first call")] == told

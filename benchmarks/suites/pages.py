@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tridiag.benchmarking.comparison import BUSY
-from tridiag.report import format_time
+from tridiag.benchmarking.comparison import BUSY, first_call
 
 HEAD = ("", "times the stream", "past the caches", "quartiles", "GB/s", "error (eps)", "times as fast", "first call")
 
@@ -54,7 +53,7 @@ def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
         f"{row['gigabytes_per_second']:.3g}",
         f"{row['error_in_eps']:.3g}",
         optional(row["times_baseline"]),
-        format_time(row["first_call_seconds"]),
+        first_call(row),
     )
 
 

@@ -13,6 +13,7 @@ from tridiag.benchmarking.kinds import Words
 from tridiag.benchmarking.past_caches import mixture_past_caches
 from tridiag.benchmarking.race import Contestant, Race, timed
 from tridiag.benchmarking.streams import device_stream, stream
+from tridiag.report import format_time
 
 STREAM, PAST_CACHES = "stream", "stream past the caches"
 BUSY = 0.1  # cores: what other processes take beyond that is told
@@ -110,3 +111,8 @@ def summary(name: str, race: Race, comparison: Comparison) -> dict[str, Any]:
 def wrong(record: Mapping[str, Any]) -> bool:
     """Whether an answer was wrong."""
     return any(entry["why"].startswith("WrongAnswer") for entry in record["refused"])
+
+
+def first_call(row: Mapping[str, Any]) -> str:
+    """Its time, and whether kernels were compiled in it; records that do not tell are of kernels that were there."""
+    return format_time(row["first_call_seconds"]) + (", cold" if row.get("kernels_compiled_in_it") else "")

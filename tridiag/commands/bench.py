@@ -12,7 +12,7 @@ from typing import Any
 
 from tridiag.backends import installed
 from tridiag.benchmarking import pictures
-from tridiag.benchmarking.comparison import BUSY, PAST_CACHES, STREAM, compare, wrong
+from tridiag.benchmarking.comparison import BUSY, PAST_CACHES, STREAM, compare, first_call, wrong
 from tridiag.benchmarking.conditions import conditions
 from tridiag.benchmarking.contest import contest
 from tridiag.benchmarking.libraries import DIFFERENTIABLE, LIBRARIES
@@ -165,11 +165,6 @@ def show_comparison(record: dict[str, Any], whole: dict[str, Any]) -> None:
         for entry in record["refused"]:
             names.setdefault(entry["why"], []).append(entry["name"])
         show("Without a time", ("name", "why"), [(", ".join(found), why) for why, found in names.items()], text=2)
-
-
-def first_call(row: dict[str, Any]) -> str:
-    """Its time, and whether kernels were compiled in it."""
-    return format_time(row["first_call_seconds"]) + (", cold" if row["kernels_compiled_in_it"] else "")
 
 
 def cells(rank: str, row: dict[str, Any]) -> tuple[str, ...]:
