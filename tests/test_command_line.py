@@ -14,7 +14,7 @@ from helpers import installed
 import tridiag
 from tridiag import commands
 from tridiag.backends import BACKENDS, not_installed
-from tridiag.benchmarking import comparison, conditions, libraries, race
+from tridiag.benchmarking import comparison, conditions, contest, libraries, race
 from tridiag.benchmarking.kinds import ALIKE, KINDS
 from tridiag.benchmarking.past_caches import stream_past_caches
 from tridiag.benchmarking.problems import Problem
@@ -314,6 +314,17 @@ def test_every_gradient_has_a_judge(verb: str, library: str) -> None:
     value, gradients = problem.contestant().call()
     assert problem.error((value, gradients)) <= problem.limit
     assert problem.error((value, [*gradients[:-1], 1.1 * gradients[-1]])) > problem.limit
+
+
+def test_what_compiles_for_long_is_compared_where_it_is_asked_for() -> None:
+    pytest.importorskip("jax")
+    problem, name = Problem("kalman.log_likelihood", SHAPES["kalman.log_likelihood"], library="jax"), "jax_associative"
+    found = contest.contest([problem])
+    assert name not in found.makers and "half a minute" in found.refused[name]
+    assert "--backend jax_associative" in found.refused[name]
+    for asked in ({"backends": [name]}, {"baseline": name}):
+        assert name in contest.contest([problem], **asked).makers
+    assert name in contest.contest([Problem("logcumsumexp", USUAL, library="jax")]).makers
 
 
 def test_arrays_without_gradients_say_so() -> None:

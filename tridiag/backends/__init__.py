@@ -193,6 +193,7 @@ class Backend:
     real: tuple[str, ...] = ()  # the verbs that it has for real numbers only
     largest: int | None = None  # the most unknowns that it can count
     integers: bool = False  # whether it runs recurrences of integers too
+    long_to_compile: tuple[str, ...] = ()  # the verbs whose programs compile for longer than most problems take
     by_name: bool = False  # it has a fault, for which its name has to be asked for where there is another
 
     def module(self) -> ModuleType:
@@ -304,7 +305,7 @@ _LINES = (
     Backend("jax_pcr", "parallel cyclic reduction, logarithmic depth", ("jax",), ("jax",), ANYWHERE, pivoting=PLAIN, periodic=False),
     Backend("jax_pallas", "Thomas, a thread for each system, by Pallas for Hopper and newer", ("jax",), ("jax", "absl"), GPU, REALS, periodic=False),
     Backend("jax_fori", "lax.fori_loop with dynamic slices, in place", ("jax",), ("jax",), ANYWHERE, pivoting=PLAIN, periodic=False, verbs=("solve", *LINEAR), integers=True),
-    Backend("jax_associative", "lax.associative_scan, logarithmic depth", ("jax",), ("jax",), ANYWHERE, **LOG_SCAN | {"verbs": (*LINEAR, *LOGARITHMS, *KALMAN)}, order=1, units=2, parallel=True),
+    Backend("jax_associative", "lax.associative_scan, logarithmic depth", ("jax",), ("jax",), ANYWHERE, **LOG_SCAN | {"verbs": (*LINEAR, *LOGARITHMS, *KALMAN)}, order=1, units=2, parallel=True, long_to_compile=KALMAN),
     Backend("torch_scan", "a loop over rows, all sequences at once", ("torch",), ("torch",), ANYWHERE, **LOG_SCAN | {"verbs": (*LINEAR, *LOGARITHMS, SELECTIVE, *KALMAN)}, units=2, integers=True, diffuse=KALMAN),
     Backend("numpy_scan", "a loop over rows, all sequences at once: the reference", ("numpy",), **SCAN | {"verbs": (*LINEAR, *LOGARITHMS, SELECTIVE, *KALMAN)}, units=2, integers=True, diffuse=KALMAN),
     Backend("cupy_wavefront", "alignment over anti-diagonals, a warp or a block for each pair: CUDA C", ON_GPU, ("cupy",), GPU, **ALIGN),

@@ -12,6 +12,8 @@ from tridiag.benchmarking.libraries import device_of
 from tridiag.benchmarking.problems import Problem
 from tridiag.selection.choose import choose, named
 
+LONG = "compiles for half a minute, longer than it runs; it is compared where it is named"
+
 
 def contest(problems: Sequence[Problem], backends: Sequence[str] = (), baseline: str | None = None) -> Comparison:
     """The comparison of some backends, or of all that take such arrays, on one problem in one library or more."""
@@ -27,7 +29,11 @@ def contest(problems: Sequence[Problem], backends: Sequence[str] = (), baseline:
         able.append(problem)
         for entry in candidates(problem, backends):
             name = f"{problem.library}: {entry.name}" if several else entry.name
-            if reason := entry.why_not(asked) or entry.unusable():
+            reason = entry.why_not(asked) or entry.unusable()
+            wanted = backends or name == baseline or entry.name == chosen[problem.library]
+            if problem.verb in entry.long_to_compile and not wanted:
+                reason = reason or f"{LONG}: --backend {entry.name}"
+            if reason:
                 refused[name] = reason
             else:
                 makers[name] = functools.partial(problem.contestant, entry.name)
