@@ -344,6 +344,23 @@ def test_kalman_filters_break_the_graph(backend: Subject) -> None:
     assert_same(likelihoods, y, torch.tensor(0.5, dtype=torch.float64), fullgraph=False)
 
 
+@over_a_break
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`-wrapped function:UserWarning")
+@pytest.mark.parametrize("imported", [False, True])
+def test_structures_are_made_inside(imported: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dynamo goes through no other module, whether JAX is imported or not."""
+    if imported:
+        pytest.importorskip("jax")
+    monkeypatch.setattr(kalman.models.Structure, "in_jax", imported)
+
+    def likelihood(y: Any, level: Any) -> Any:
+        structure = kalman.models.local_level(level, noise=level) + kalman.models.seasonal(4, level)
+        return kalman.log_likelihood(y, **structure)
+
+    y, level = torch.ones(6, 1, dtype=torch.float64), torch.tensor(0.5, dtype=torch.float64)
+    assert_same(likelihood, y, level, fullgraph=False)
+
+
 GENERATOR = torch.Generator()
 EYE = torch.eye(1, dtype=torch.float64)
 LEVEL = {"F": EYE, "H": EYE, "Q": EYE, "R": EYE, "m0": EYE[0], "P0": EYE}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import sys
 import threading
@@ -38,10 +37,12 @@ class Structure:
            [ 0.,  0.,  1.,  0.]])
     """
 
+    in_jax = False
+
     def __init__(self, F: Array, H: Array, Q: Array, R: Array, m0: Array, P0: Array, diffuse: Sequence[int] = ()):
         self.F, self.H, self.Q, self.R, self.m0, self.P0 = F, H, Q, R, m0, P0
         self.diffuse = tuple(diffuse)
-        if "jax" in sys.modules:
+        if not (hasattr(F, "requires_grad") or Structure.in_jax):  # Dynamo would go through all that is imported
             register_in_jax()
 
     def keys(self) -> Iterator[str]:
@@ -110,12 +111,13 @@ class Structure:
 
 
 def register_in_jax() -> None:
-    """Make structures pytrees, once."""
+    """Make structures pytrees where JAX is imported, once."""
     with REGISTRATION:
-        registered(sys.modules["jax"].tree_util)
+        if "jax" in sys.modules and not Structure.in_jax:
+            registered(sys.modules["jax"].tree_util)
+            Structure.in_jax = True
 
 
-@functools.cache
 def registered(tree_util: Any) -> None:
     def flatten(structure: Structure) -> tuple[list[tuple[Any, Any]], tuple[int, ...]]:
         return [(tree_util.GetAttrKey(name), getattr(structure, name)) for name in PARAMETERS], structure.diffuse
