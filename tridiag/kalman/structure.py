@@ -37,7 +37,7 @@ class Structure:
            [ 0.,  0.,  1.,  0.]])
     """
 
-    in_jax = False
+    in_jax = False  # whether JAX knows that structures are pytrees
 
     def __init__(self, F: Array, H: Array, Q: Array, R: Array, m0: Array, P0: Array, diffuse: Sequence[int] = ()):
         self.F, self.H, self.Q, self.R, self.m0, self.P0 = F, H, Q, R, m0, P0
