@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tridiag.calls import fast_path
-from tridiag.cuda import launcher, recurrences, solvers
+from tridiag.cuda import instances, launcher, recurrences, solvers
 
 BARRIER = "__syncthreads();"
 original = launcher.text
@@ -13,6 +13,9 @@ original = launcher.text
 
 def plant(changes: dict[str, Callable[[str], str]]) -> None:
     """From now on each source that is named, with what it includes, is what a change makes of it."""
+
+    unknown = changes.keys() - {kernel.source for kernel in instances.INSTANCES}
+    assert not unknown, f"{sorted(unknown)} have no kernel that is compiled: name the source that includes them"
 
     def text(source: str) -> str:
         return changes.get(source, str)(original(source))

@@ -74,7 +74,7 @@ def determinants(form: Form, shapes: Extents, strides: Extents, dtype: Any, valu
     shapes, strides = (*shapes[:5], form.matrix_shape), (*strides[:5], steps(form, dtype.itemsize))
     systems = systems_of(form._replace(shape=form.matrix_shape), shapes, strides, (dtype, dtype))
     recording, done, real = Recording(), 0, np.zeros((), dtype).real.itemsize
-    room = room_for(recording, systems, WORDS[True] + SCALE_WORDS) if form.periodic else room_for_all(systems.total)
+    room = room_for(recording, systems, WORDS[True]) if form.periodic else room_for_all(systems.total)
     for job in jobs(systems, [shape is not None for shape in shapes[:5]] + [False]):
         job["status"] = address(STATUS, 4 * done)
         if values:

@@ -54,14 +54,12 @@ __device__ __forceinline__ CyclicRow<T, N> less(const CyclicRow<T, N>& row, T m,
 // Whether a pivot may be no more than rounding, and the matrix singular.
 template <typename R> __device__ __forceinline__ bool is_doubtful(R pivot, R rounding) { return !(pivot > R(16) * rounding); }
 
-// One column eliminated: the pivot row, the multipliers of the two others, whether the first was exchanged with the
-// second (1) and then with the added one (2), and whether digits may be lost where entries are wide apart: a multiplier
-// has lost some to underflow, or is large, as those are whose pivots are chosen beside entries of other columns.
+// One column eliminated: the pivot row, the multipliers of the two others, and whether the first was exchanged with the
+// second (1) and then with the added one (2).
 template <typename T> struct CyclicPivot {
   CyclicRow<T> row;
   T first, second;
   int swaps;
-  bool lost;
 };
 
 // Of the two rows that are carried and the one that is added two are left.
@@ -74,9 +72,6 @@ __device__ __forceinline__ CyclicPivot<T> eliminate_column(CyclicRow<T>& first, 
   exchange(swap2, first, added);
   pivot.row = first, pivot.swaps = (swap1 ? 1 : 0) + (swap2 ? 2 : 0);
   pivot.first = over(second.v[0], first.v[0]), pivot.second = over(added.v[0], first.v[0]);
-  const Real<T> large = Real<T>(64);
-  pivot.lost = !(lossless(pivot.first, second.v[0]) && size(pivot.first) < large
-                 && lossless(pivot.second, added.v[0]) && size(pivot.second) < large);
   const CyclicRow<T> rest1 = less(second, pivot.first, pivot.row), rest2 = less(added, pivot.second, pivot.row);
   first = {{rest1.v[1], rest1.v[2], T(0), rest1.v[3], rest1.v[4]}, rest1.rounding};
   second = {{rest2.v[1], rest2.v[2], T(0), rest2.v[3], rest2.v[4]}, rest2.rounding};

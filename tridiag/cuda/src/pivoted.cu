@@ -3,13 +3,12 @@
 // it. Step by step what `tridiag.algorithms.elimination` and `tridiag.algorithms.row_loop` say. Factors and iterates are kept in scratch memory,
 // those of neighbouring threads side by side.
 #include "cyclic.cu"
-#include "scales.cu"
+#include "continuants.cu"
 
-// One column eliminated: the pivot row (q0, q1, q2), the multiplier of the other, whether the two were exchanged, and
-// whether the multiplier has lost digits to underflow.
+// One column eliminated: the pivot row (q0, q1, q2), the multiplier of the other, and whether the two were exchanged.
 template <typename T> struct Pivot {
   T multiplier, q0, q1, q2;
-  bool swap, lost;
+  bool swap;
 };
 
 // The carried row (p0, p1) becomes the next one.
@@ -20,31 +19,10 @@ template <typename T> __device__ __forceinline__ Pivot<T> eliminate_row(T& p0, T
   exchange(pivot.swap, p1, b);
   pivot.q0 = p0, pivot.q1 = p1, pivot.q2 = pivot.swap ? c : T(0);
   pivot.multiplier = over(a, p0);
-  pivot.lost = !lossless(pivot.multiplier, a);
   p0 = b - pivot.multiplier * p1;
   p1 = pivot.swap ? -(pivot.multiplier * c) : c;
   return pivot;
 }
-
-// A determinant, pivot by pivot: its sign, and its size as a number and a power of 2.
-template <typename T> struct Determinant {
-  T sign;
-  Real<T> fraction;
-  Index exponent;
-
-  __device__ __forceinline__ Determinant() : sign(1), fraction(1), exponent(0) {}
-  __device__ __forceinline__ void take(T pivot, bool swap) {
-    sign = sign * sign_of(pivot);
-    sign = swap ? -sign : sign;
-    int first, second;
-    fraction = frexp(fraction * frexp(magnitude(pivot), &first), &second);
-    exponent += first + second;
-  }
-  __device__ __forceinline__ bool is_finite() const { return fraction - fraction == Real<T>(0); }
-  __device__ __forceinline__ Real<T> logarithm() const {
-    return Real<T>(log(double(fraction)) + double(exponent) * 0.6931471805599453);
-  }
-};
 
 // Blocks that a multiprocessor has registers for, without a spill: where tridiagonal systems are solved, where their
 // determinants are found, and those of cyclic matrices.
@@ -55,17 +33,14 @@ template <typename T> struct Blocks {
   static constexpr int cyclic = bytes == 16 ? 2 : sizeof(Real<T>) == 8 ? 3 : 4;
 };
 
-// The words of a row of scratch, behind those of a matrix, where it is solved with, and where its determinant is found.
+// The words of a row of scratch, behind those of a matrix, where it is solved with.
 template <typename Matrix> struct SolvingWords {
   enum { Y = Matrix::WORDS, ITERATE, RIGHT, SCALES, ALL };
-};
-template <typename Matrix> struct CountingWords {
-  enum { SCALES = Matrix::WORDS, ALL };
 };
 
 // A tridiagonal matrix. Row i of the scratch holds the pivot of column i - 1.
 template <typename T> struct Tridiagonal {
-  enum { WORDS = 5, MULTIPLIER = 0, Q0, Q1, Q2, SWAP };
+  enum { IS_CYCLIC = 0, WORDS = 5, MULTIPLIER = 0, Q0, Q1, Q2, SWAP };
   enum { BLOCKS = Blocks<T>::solving, PLENTY = Blocks<T>::counting };
   const System<T>& system;
   const Scratch<T>& kept;
@@ -98,21 +73,9 @@ template <typename T> struct Tridiagonal {
     });
   }
 
-  // As `factor`, without scratch memory; ``lost``: whether a multiplier has lost digits.
-  template <typename Rows>
-  __device__ __forceinline__ int determinant(Rows& rows, Determinant<T>& found, bool wanted, bool& lost) {
-    const int status = eliminate(rows, [&](Index i, const Pivot<T>& pivot) {
-      lost = lost || pivot.lost;
-      if (wanted && i > 0) found.take(pivot.q0, pivot.swap);
-    });
-    if (wanted) found.take(last, false);
-    return status;
-  }
-  __device__ __forceinline__ int scaled_determinant(Determinant<T>& found, bool wanted, bool& lost) {
-    Chain<T> rows(system);
-    const int status = determinant(rows, found, wanted, lost);
-    found.exponent -= rows.all;
-    return status;
+  // As `factor`, without scratch memory.
+  __device__ __forceinline__ int status() {
+    return eliminate(system, [](Index, const Pivot<T>&) {});
   }
 
   // The right side in word Y of the scratch becomes the solution.
@@ -141,7 +104,7 @@ template <typename T> struct Tridiagonal {
 // A cyclic matrix: columns 1 .. n-2, then the corner; no singular leading block can stop it. Row i of the scratch holds the
 // pivot of column i - 1.
 template <typename T> struct Cyclic {
-  enum { WORDS = Stretch<T>::WORDS, BLOCKS = 1, PLENTY = Blocks<T>::cyclic };
+  enum { IS_CYCLIC = 1, WORDS = Stretch<T>::WORDS, BLOCKS = 1, PLENTY = Blocks<T>::cyclic };
   const System<T>& system;
   const Scratch<T>& kept;
   Corner<T> corner;
@@ -149,44 +112,16 @@ template <typename T> struct Cyclic {
   __device__ __forceinline__ Stretch<T> stretch() const { return {system, kept, 0, system.job.n}; }
 
   template <typename Rows> __device__ __forceinline__ int factor(Rows& rows) {
-    bool lost = false;
-    return factor(rows, lost);
-  }
-  // ... and whether a multiplier has lost digits.
-  template <typename Rows> __device__ __forceinline__ int factor(Rows& rows, bool& lost) {
     CyclicRow<T> first, second;
     int status = 0;
     stretch().eliminate(rows, first, second, [&](Index i, const CyclicPivot<T>& pivot) {
-      lost = lost || pivot.lost;
       if (status == 0 && pivot.row.v[0] == T(0)) status = int(i);
     });
     corner = Corner<T>(first, second);
     if (status == 0 && corner.q0 == T(0)) status = int(system.job.n);
     return status == 0 && corner.rest == T(0) ? 1 : status;
   }
-
-  // Column 0 has been moved to the end.
-  template <typename Rows>
-  __device__ __forceinline__ int determinant(Rows& rows, Determinant<T>& found, bool wanted, bool& lost) {
-    const int status = factor(rows, lost);
-    if (!wanted) return status;
-    if (system.job.n % 2 == 0) found.sign = -found.sign;
-#pragma unroll 1
-    for (Index i = 2; i < system.job.n; i++) {
-      const T swaps = kept.at(i, Stretch<T>::SWAPS);
-      found.take(kept.at(i, Stretch<T>::ROW), swaps == T(1) || swaps == T(2));
-    }
-    found.take(corner.q0, corner.swap);
-    found.take(corner.rest, false);
-    return status;
-  }
-  __device__ __forceinline__ int scaled_determinant(Determinant<T>& found, bool wanted, bool& lost) {
-    const Scales<T, CountingWords<Cyclic<T>>::SCALES> rows = {system, kept};
-    rows.find();
-    const int status = determinant(rows, found, wanted, lost);
-    found.exponent -= rows.exponents();
-    return status;
-  }
+  __device__ __forceinline__ int status() { return factor(system); }
 
   template <int Y> __device__ __forceinline__ void substitute() const {
     T first, second, x_last, x_zero;
@@ -288,36 +223,32 @@ __global__ void __launch_bounds__(128, Matrix<T>::BLOCKS) pivoted(Job job) {
   }
 }
 
-// The status of a matrix, and its determinant where that is wanted. Where entries are wide apart, and digits were lost
-// to that, from a scaled matrix, unless that loses digits too.
-template <typename T, typename Matrix>
-__device__ __forceinline__ int determinant_of(const System<T>& system, Matrix& matrix, Determinant<T>& found,
-                                              bool wanted) {
-  bool lost = false;
-  const int status = matrix.determinant(system, found, wanted, lost);
-  const bool usable = status == 0 && found.is_finite();
-  if ((usable && !lost) || !is_wide(system)) return status;
-  Determinant<T> scaled;
-  lost = false;
-  if (matrix.scaled_determinant(scaled, wanted, lost) != 0 || !scaled.is_finite() || (usable && lost)) return status;
-  found = scaled;
-  return 0;
-}
-
 // The status of every matrix, and where there is room for them the sign and the logarithm of the size of its determinant.
+// Elimination tells which matrices are singular, unless their determinants are far from 0, or entries are wide apart and some
+// pivot has underflowed.
 template <typename T, template <typename> class Matrix>
 __global__ void __launch_bounds__(128, Matrix<T>::PLENTY) determinants(Job job) {
   const Index threads = Index(gridDim.x) * blockDim.x, own = Index(blockIdx.x) * blockDim.x + threadIdx.x;
-  const Scratch<T> kept = {static_cast<T*>(job.kept) + own, CountingWords<Matrix<T>>::ALL, threads};
+  const Scratch<T> kept = {static_cast<T*>(job.kept) + own, Matrix<T>::WORDS, threads};
+  const bool wanted = job.results[0] != nullptr;
   for (Index k = own; k < job.systems; k += threads) {
     const System<T> system(job, k);
-    Matrix<T> matrix = {system, kept};
-    const bool wanted = job.results[0] != nullptr;
-    Determinant<T> found;
-    const int status = determinant_of(system, matrix, found, wanted);
+    Apart<T> found = {T(1), 0};
+    bool doubtful = !wanted;
+    if (wanted) found = determinant_of<T, Matrix<T>::IS_CYCLIC>(system, doubtful);
+    int status = 0;
+    if (doubtful || found.is_zero()) {
+      Matrix<T> matrix = {system, kept};
+      status = matrix.status();
+      if (status != 0 && is_wide(system)) {
+        if (!wanted) found = determinant_of<T, Matrix<T>::IS_CYCLIC>(system, doubtful);
+        status = found.is_zero() ? status : 0;
+      }
+      if (status == 0 && found.is_zero()) status = int(job.n);
+    }
     job.status[k] = status;
     if (!wanted) continue;
-    static_cast<T*>(job.results[0])[k] = status ? T(0) : found.sign;
+    static_cast<T*>(job.results[0])[k] = status ? T(0) : sign_of(found.fraction);
     static_cast<Real<T>*>(job.results[1])[k] = status ? log(Real<T>(0)) : found.logarithm();
   }
 }

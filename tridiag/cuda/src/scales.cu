@@ -49,27 +49,6 @@ template <typename T> __device__ __forceinline__ bool is_wide(const System<T>& s
   return all.most - all.least > -2 * digits;
 }
 
-// The rows of a tridiagonal matrix, one after another, where rows and columns are multiplied by powers of 2: that of a
-// row makes its largest entry in columns before come near 1, that of the next column its upper one. It takes no memory.
-template <typename T> struct Chain {
-  const System<T>& system;
-  int before, own;  // exponents of columns
-  Index all;        // of all rows and columns together
-
-  __device__ __forceinline__ explicit Chain(const System<T>& system) : system(system), before(0), own(0), all(0) {}
-  __device__ __forceinline__ Entries<T> row(Index i) {
-    const Entries<T> found = system.row(i);
-    Exponents known, upper;
-    known.take(found.lower, before), known.take(found.diagonal, own);
-    const int by = -known.most, below = by + before, here = by + own;
-    upper.take(found.upper, by);
-    before = own, own = -upper.most;
-    if (!system.keep(i)) return found;  // of a row that is taken out 1 is left
-    all += here;
-    return {shifted(found.lower, below), shifted(found.diagonal, here), shifted(found.upper, by + own)};
-  }
-};
-
 // The matrix of a system, whose rows and columns are multiplied by powers of 2: exponents of row i and of column i are
 // kept together in a word of the scratch. Of rows and of columns in turn they are the best in the sense of least
 // squares of what is left (Curtis and Reid, On the automatic scaling of matrices for Gaussian elimination, 1972); last
@@ -122,14 +101,6 @@ template <typename T, int WORD> struct Scales {
     const int own = of_row(i);
     return {shifted(found.lower, own + of_column(i - 1)), shifted(found.diagonal, own + of_column(i)),
             shifted(found.upper, own + of_column(i + 1))};
-  }
-
-  // By which power of 2 the determinant is multiplied.
-  __device__ __forceinline__ Index exponents() const {
-    Index found = 0;
-#pragma unroll 1
-    for (Index i = 0; i < system.job.n; i++) found += of_row(i) + of_column(i);
-    return found;
   }
 
   // Right sides in word Y as those of the scaled matrix, and by which power of 2 they are all divided then.

@@ -39,7 +39,7 @@ JOB = RecordAt(Filter)
 
 def build(dtype: str, states: int, observed: int, kind: str):
     """The C function void run(job, helpers) for a dtype and models of one size."""
-    zero, room = np.zeros((), dtype)[()], (RestRoom if kind == K.COMPLETE else Room)(states, observed)
+    zero, room = np.zeros((), dtype)[()], (Room if kind == K.SHARED else RestRoom)(states, observed)
     loops = Resting(room) if isinstance(room, RestRoom) else Loops(room)
     library, name = Library(f"filter_steps{states}_{observed}_{kind}"), f"tridiag_filter_{kind}"
     parts = parts_of(room)

@@ -1,7 +1,8 @@
 """Covariances at rest, as `tridiag.kernels.states_in_lanes.rest` has it: models of one size, written out.
 
 Steps are taken in pieces of FIRST and SECOND by turns. What hardly moves in both, whose lengths have no divisor in
-common, does not go round in circles either.
+common, does not go round in circles either. Where observations may be missing, none is in either, nor in the piece that
+begins at rest: else covariances move again.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import LINE, Code
 
 FIRST, SECOND = PERIOD, PERIOD - 1
-MORE = 64  # steps of a piece at rest; behind each the loop may be asked to end
-MOVING, SLOW, AT_REST = range(3)
+MORE = {False: 64, True: 16}  # steps of a piece at rest, and of one in which some might be missing
+UNKNOWN, MOVING, SLOW, AT_REST = range(
+    4
+)  # covariances of the last piece are not kept, or are; they hardly moved in one, in two
 
 
 class RestRoom(Room):
@@ -36,7 +39,7 @@ class RestRoom(Room):
 
 
 class Resting(Loops):
-    """The loops for models of one size, of whose observations none is missing."""
+    """The loops for models of one size."""
 
     room: RestRoom
 
@@ -51,7 +54,7 @@ class Resting(Loops):
         self.keep_earlier(code, room, carry)
 
         def full(loops: Loops, *state: Any) -> Any:
-            return loops.step(Entries, False, job, room, lambda *state: None, *state)
+            return loops.step(Entries, missing, job, room, lambda *state: None, *state)
 
         def held(loops: Resting, code: Code, t: Value, carry: Any) -> Any:
             return loops.step_at_rest(code, job, room, t, carry)
@@ -60,20 +63,29 @@ class Resting(Loops):
             t, length, found, carry = state
             stop = t + code.pick(found == AT_REST, code.integer(0), length)
             stop = code.pick(stop < n, stop, n)
-            carry = self.steps(code, room, t, stop, full, carry)
+            before, carry = carry[2][2], self.steps(code, room, t, stop, full, carry)
+            alike = changes == 0
+            if missing:
+                alike = alike & self.has(code, carry[2][2] - before, stop - t)
 
             def look(_: Value, state: Any) -> Any:
-                near = self.near(code, room, carry)
+                near = (state[0] != UNKNOWN) & self.near(code, room, carry)
                 self.keep_earlier(code, room, carry)
-                return (code.pick(near & (changes == 0), state[0] + 1, code.integer(MOVING)),)
+                return (code.pick(near, state[0] + 1, code.integer(MOVING)),)
 
-            moving = code.pick(found == AT_REST, code.integer(0), code.integer(1))
-            found = code.fori(0, moving, look, (found,))[0]
-            further = code.pick(found == AT_REST, stop + MORE, stop)
+            known = (found == AT_REST) | alike
+            looks = code.pick(alike & (found != AT_REST), code.integer(1), code.integer(0))
+            found = code.fori(0, looks, look, (code.pick(known, found, code.integer(UNKNOWN)),))[0]
+            further = code.pick(found == AT_REST, stop + MORE[missing], stop)
             end = code.pick(further < n, further, n)
+            if missing:
+                goes_on = self.is_complete(code, job, room, stop, end)
+                found, end = code.pick(goes_on, found, code.integer(MOVING)), code.pick(goes_on, end, stop)
             mean, cov, (quadratic, product, count), *more = carry
             sums = mean, quadratic, product
             mean, quadratic, product = self.steps(code, room, stop, end, held, sums)
+            if missing:
+                count = count + code.to_real(code.repeat((end - stop) * self.room.observed, code.lanes))
             return end, FIRST + SECOND - length, found, (mean, cov, (quadratic, product, count), *more)
 
         pieces = 2 * (n / (FIRST + SECOND) + 1)
@@ -84,6 +96,23 @@ class Resting(Loops):
         numbers = Recorded.of(seen.weights, seen.rows, seen.factors).numbers
         self.put_row(code, room + self.room.kept, [*numbers, *seen.variances])
         return ()
+
+    def has(self, code: Code, count: Value, steps: Value) -> Value:
+        """Whether so many values are all of so many steps, in every lane."""
+        every = code.to_real(code.repeat(steps * self.room.observed, code.lanes))
+        return code.bits(count == every) == code.bits(code.all_lanes())
+
+    def is_complete(self, code: Code, job: At, room: At, first: Value, last: Value) -> Value:
+        """Whether no lane lacks a value of steps first <= t < last."""
+
+        def add(t: Value, state: Any) -> Any:
+            (total,) = state
+            for y in self.observations(code, job, room, t):
+                total = total + y * 0.0
+            return (total,)
+
+        (total,) = code.fori(first, last, add, (code.zero(),))
+        return code.bits(total == total) == code.bits(code.all_lanes())
 
     def keep_earlier(self, code: Code, room: At, carry: Any) -> None:
         _, cov, _, (spread, *_), _ = carry
