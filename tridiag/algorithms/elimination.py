@@ -145,6 +145,17 @@ def lossless(ops: Any, quotient: Any, x: Any, tiny: float) -> Any:
     return (ops.size(quotient) >= tiny) | (x == 0)
 
 
+def keeps_digits(ops: Any, above: tuple[Any, Any], a: Any, pivot: Pivot, carried: tuple[Any, Any], tiny: float) -> Any:
+    """Whether one column with exchanges loses no digits to underflow that the product of all pivots needs.
+
+    ``above`` and ``carried``: the carried rows before and after. Rounding loses none: beside being pivots, numbers are
+    used once, so that the product is the determinant of a matrix whose entries differ in the last bits, whatever grows.
+    """
+    other, taken = ops.where(pivot.swap, above[0], a), pivot.multiplier * pivot.q1
+    whole = lossless(ops, pivot.multiplier, other, tiny) & lossless(ops, carried[1], pivot.q2, tiny)
+    return (whole & (lossless(ops, taken, pivot.q1, tiny) | (ops.size(carried[0]) >= tiny))) | (other == 0)
+
+
 def correct(ops: Any, x: Any, correction: Any, step: Any = 1) -> Any:
     """x + correction; an exact zero where the two cancel, which no finite number of corrections would reach.
 

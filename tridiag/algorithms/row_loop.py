@@ -6,11 +6,12 @@ Cost: about 12 passes over one row of all systems per row; every row is read whe
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tridiag.algorithms import elimination as el
-from tridiag.algorithms import row_scales
+from tridiag.algorithms import minors, row_scales, scaled
 from tridiag.algorithms.matrix_rows import Matrix, bands, read, read_right_side, residual
 from tridiag.algorithms.scaled import times_power
 from tridiag.problems.forms import Form
@@ -22,7 +23,9 @@ class Factors(NamedTuple):
     pivots: list[Any]
     last: Any
     corner: Any
-    certified: Any  # systems whose plain elimination carries the certificate
+    certified: (
+        Any  # systems whose plain elimination carries the certificate; with pivoting, of which no digits are lost
+    )
     status: Any  # 0, or 1 + the row (the column, where rows are exchanged) of the zero pivot
 
 
@@ -36,10 +39,14 @@ def eliminate(ops: Any, matrix: Matrix, form: Form, pivoting: Any) -> Factors:
     certified, status, pivots = ops.size(p0) > 0, ops.zero_status(p0), []
     for i in range(form.n):
         a, b, c, keep = read(ops, matrix, form, i)
-        (p0, p1), pivot = el.eliminate(ops, (p0, p1), (a, b, c), pivoting)
+        above = p0, p1
+        (p0, p1), pivot = el.eliminate(ops, above, (a, b, c), pivoting)
+        if pivoting is True:
+            certified = certified & el.keeps_digits(ops, above, a, pivot, (p0, p1), tiny)
         if keep is not None:
             p0, p1 = ops.where(keep, p0, ops.one(p0)), ops.where(keep, p1, ops.zero(p1))
-        certified = certified & el.certify(ops, pivot, (a, b), p0, eps, tiny)
+        if pivoting is not True:
+            certified = certified & el.certify(ops, pivot, (a, b), p0, eps, tiny)
         if i > 0:
             status = ops.where((status == 0) & (pivot.q0 == 0), i + ops.zero(status), status)
         pivots.append(pivot)
@@ -208,15 +215,54 @@ def solve_with_scales(ops: Any, matrix: Matrix, d: Any, form: Form, x: Any, erro
 
 
 def slogdet(ops: Any, matrix: Matrix, form: Form) -> tuple[Any, Any]:
-    """Sign and logarithm of the absolute value of every determinant, from the pivots of elimination with exchanges."""
+    """Sign and logarithm of the absolute value of every determinant, from the pivots of elimination with exchanges.
+
+    Those of which that loses digits to the range of numbers are found from `minors`.
+    """
+    diagonals = whole_bands(ops, matrix, form)
+    least, most = minors.extremes(ops, diagonals, form.axis)
+    found, lost = from_pivots(ops, matrix, form, most)
+    lost = (lost | minors.beyond(ops, least, most)) & (most < math.inf)
+    if not ops.some(lost):
+        return found
+
+    def only(these: Any) -> Matrix:
+        """The identity in place of all other matrices, whose derivatives are numbers then."""
+        (a, b, c), these = diagonals, ops.unsqueeze(these, form.axis)
+        nothing = ops.zero(b)
+        return ops.where(these, a, nothing), ops.where(these, b, nothing + 1), ops.where(these, c, nothing), None
+
+    plain = form._replace(transpose=False)
+    again, (found, _) = from_minors(ops, only(lost), plain), from_pivots(ops, only(~lost), plain, most)
+    return ops.where(lost, again[0], found[0]), ops.where(lost, again[1], found[1])
+
+
+def from_pivots(ops: Any, matrix: Matrix, form: Form, most: Any) -> tuple[tuple[Any, Any], Any]:
+    """Determinants, and of which matrices digits are lost to underflow or overflow; ``most``: of `minors.extremes`."""
     factors = eliminate(ops, matrix, form, True)
+    regular, lost = factors.status == 0, ~factors.certified
     if form.periodic:
         pivots = [p.row[0] for p in factors.pivots] + [factors.corner.q0, factors.corner.rest]
         swaps = [s for p in factors.pivots for s in p.swaps] + [factors.corner.swap]
+        lost = minors.sunk(ops, minors.lowest(ops, [p.row for p in factors.pivots]), most)
     else:
-        pivots = [p.q0 for p in factors.pivots[1:]] + [factors.last]
-        swaps = [p.swap for p in factors.pivots]
-    return el.determinant(ops, pivots, swaps, form.n if form.periodic else 0, factors.status != 0)
+        pivots, swaps = [p.q0 for p in factors.pivots[1:]] + [factors.last], [p.swap for p in factors.pivots]
+    found = el.determinant(ops, pivots, swaps, form.n if form.periodic else 0, ~regular)
+    return found, lost | (regular & ~(abs(found[1]) < math.inf))
+
+
+def from_minors(ops: Any, matrix: Matrix, form: Form) -> tuple[Any, Any]:
+    """The same of matrices whose entries are finite."""
+    rows = [read(ops, matrix, form, i)[:3] for i in range(form.n)]
+    onward, start = functools.partial(minors.onward, ops), minors.start(ops, rows[0][1])
+    a, *first = rows[0]
+    found = functools.reduce(onward, rows[1:], onward(start, (ops.zero(a), *first))).last
+    if form.periodic:
+        inner = functools.reduce(onward, rows[1:-1], start).last
+        times = functools.partial(scaled.multiplied, ops)
+        along = [functools.reduce(times, (scaled.split(ops, row[k]) for row in rows)) for k in (0, 2)]
+        found = minors.closed(ops, form.n, (a, rows[-1][2]), found, inner, along)
+    return minors.sign_and_logarithm(ops, found)
 
 
 def solve_factored(ops: Any, factors: Factors, where: Any, d: Any, form: Form, turned: bool) -> Any:

@@ -47,6 +47,11 @@ class Operations(Indexing):
     larger = staticmethod(np.maximum)
     clip = staticmethod(np.clip)
 
+    @classmethod
+    def some(cls, x: Any) -> bool:
+        """Whether any is true."""
+        return bool(cls.any(x))
+
     @staticmethod
     def converted(x: Any, like: Any) -> Any:
         """x in the dtype of another array."""

@@ -41,6 +41,16 @@ class Operations(Loops):
         x = torch.where(torch.isfinite(x), x, 0)
         return x - x.detach()
 
+    @classmethod
+    def some(cls, x: Any) -> bool:
+        """Whether any is true; True under `torch.vmap`, where it cannot be known."""
+        try:
+            return bool(torch.any(x))
+        except RuntimeError:
+            if not transformed():
+                raise
+            return True
+
     @staticmethod
     def converted(x: Any, like: Any) -> Any:
         """x in the dtype of another tensor."""
@@ -49,7 +59,7 @@ class Operations(Loops):
     @staticmethod
     def exponent_of(x: Any) -> Any:
         """e with x = m 2**e, m from 1/2 to 1, in double precision; 0 of 0."""
-        return torch.frexp(x).exponent.to(torch.float64)
+        return torch.frexp(x.detach()).exponent.to(torch.float64)
 
     @staticmethod
     def range_of_sizes(x: Any) -> tuple[Any, Any]:

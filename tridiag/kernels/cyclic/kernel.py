@@ -197,9 +197,9 @@ def solve_group(zero, job, worker, first, used, k0, k1, follows):
     bindings, axes, offsets = worker.bindings, job.matrix_axes, worker.offsets
     bind_matrices(zero, job, worker, first, used)
     if job.flags & (J.FACTORING | J.DETERMINANT):
-        singular = eliminate_uncertified(zero, job, worker, first, (1 << used) - 1)
+        eliminate_uncertified(zero, job, worker, first, (1 << used) - 1)
         if job.flags & J.DETERMINANT:
-            tell_determinants(zero, job, worker, first, used, singular)
+            tell_determinants(zero, job, worker, first, used)
     for k in range(k0, k1):
         side_offsets(job, k, offsets)
         bind_lanes(zero, job, J.AXES, axes, first, used, offsets, bindings, variable(D_), variable(OPERANDS))

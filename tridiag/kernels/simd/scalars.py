@@ -39,26 +39,6 @@ def _unit(zero):
     return lambda zero: one
 
 
-def scale_of(x):
-    """The power of two times which a complex number has an absolute value, with all digits; 1 of a real one."""
-
-
-@overload(scale_of, jit_options=OPTIONS)
-def _scale_of(x):
-    if not isinstance(x, types.Complex):
-        one = np.dtype(str(x)).type(1)
-        return lambda x: one
-    info = np.finfo(str(x))
-    make, small, large = info.dtype.type, info.tiny / info.eps, 1 / info.tiny
-    above, one, below = make(1 / info.eps), make(1), make(0.25)
-
-    def scale(x):
-        size = abs(x.real) + abs(x.imag)
-        return above if size < small else (below if size > large else one)
-
-    return scale
-
-
 def turn(sign, pivot):
     """sign times pivot / |pivot|, which neither overflows nor is subnormal; 0 for 0."""
 

@@ -1,4 +1,7 @@
-"""Sign and logarithm of determinants: `continuants`, and where these are not certain the pivots of elimination."""
+"""Sign and logarithm of determinants: `continuants`, and where these are not certain the pivots of elimination.
+
+Where that loses digits to the range of numbers, they are `scaled_minors`.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,15 @@ from tridiag.kernels.access.operands import (
     lanes_of,
     parts_of,
 )
-from tridiag.kernels.access.rows import UPPER
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import OPERANDS, X_, Systems
 from tridiag.kernels.runtime.threads import beginning, job_at, task_runner
 from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.simd.functions import definition
-from tridiag.kernels.simd.interrupts import PIECE, stopping_at
+from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import c_function, call, load, store, variable, word
 from tridiag.kernels.simd.records import RecordAt, address_of
-from tridiag.kernels.simd.scalars import entry, scale_of, turn, unit
+from tridiag.kernels.simd.scalars import entry, turn, unit
 from tridiag.kernels.simd.vector import OPTIONS
 from tridiag.kernels.thomas.bands import views_of_block
 from tridiag.kernels.thomas.bind import advance, bind_matrices, mask_view, read_mask
@@ -31,11 +33,21 @@ from tridiag.kernels.thomas.pivot_products import (
     BEGIN_PRODUCT,
     CLOSE_ONE,
     CLOSE_PRODUCT,
+    CYCLIC_PRODUCT,
     EXPONENTS,
+    LOST,
     MULTIPLY_ONE,
     MULTIPLY_PIVOTS,
     PRODUCT,
-    ROOM,
+    WORDS,
+)
+from tridiag.kernels.thomas.scaled_minors import (
+    BEGIN_SCALED,
+    CLOSE_CYCLIC,
+    CLOSE_SCALED,
+    CYCLIC_LOST,
+    GO_ON_SCALED,
+    ROOM_OF_MINORS,
 )
 from tridiag.kernels.thomas.workspace import BLOCK, allocate_groups, free_workspace
 
@@ -47,7 +59,7 @@ LOG_2, REST_OF_LOG_2 = 0.693147180369123816490, 1.90821492927058770002e-10
 @njit(**OPTIONS)
 def work_determinants(job, zero):
     """Claim items until none is left; called by every thread of a job."""
-    worker = allocate_groups(zero, job, 1, ROOM, False)
+    worker = allocate_groups(zero, job, 1, ROOM_OF_MINORS, False)
     if address_of(worker) == 0:
         return
     lanes, matrices, tiles = job.lanes, job.matrices, job.tiles
@@ -109,6 +121,32 @@ def determinants(zero, job, worker, first, used, every, untried):
     if certain != every:
         singular = multiply_pivots(zero, job, worker, used == 1)
         store_determinants(zero, job, worker.kept, first, every & ~certain, singular)
+        lost = every & ~certain & lanes_at(zero, worker.kept, LOST)
+        if lost != 0:
+            singular = scaled_minors(zero, job, worker)
+            store_determinants(zero, job, worker.kept, first, lost & lanes_at(zero, worker.kept, 0), singular)
+
+
+@njit(**OPTIONS)
+def lanes_at(zero, state, place):
+    """Those that a word behind a product or minors tells."""
+    return word(state + WORDS * bytes_of_row(zero, ()) + place)
+
+
+@njit(**OPTIONS)
+def scaled_minors(zero, job, worker):
+    """The determinants of a bound group, and which are 0."""
+    state = worker.kept
+    BEGIN_SCALED(zero, (state,))
+    for i0 in range(worker.low, worker.high, BLOCK):
+        if stopping_at(i0 // BLOCK, 64):
+            break
+        i1 = min(i0 + BLOCK, worker.high)
+        a, a_step, b, b_step, c, c_step, _, _ = views_of_block(zero, job, worker, i0, i1, 3)
+        mask, mask_step = mask_view(zero, worker, i0)
+        bands = a, a_step, b, b_step, c, c_step
+        GO_ON_SCALED(zero, (*bands, mask, mask_step, worker.bindings, i0, state, i1 - i0))
+    return CLOSE_SCALED(zero, (state,))
 
 
 @njit(**OPTIONS)
@@ -181,26 +219,12 @@ def _rounded(x, zero):
 
 
 @njit(**OPTIONS)
-def tell_determinants(zero, job, worker, first, used, singular):
-    """From the pivots and the exchanges of a group of cyclic matrices that is eliminated."""
-    row, side, rows = bytes_of_row(zero, ()), bytes_of_real(zero, ()), worker.high - worker.low
-    pivots, periodic = worker.tile + UPPER * rows * row, job.flags & J.PERIODIC != 0
-    for lane in range(used):
-        sign, total = unit(zero), zero.real
-        for i in range(rows):
-            if stopping_at(i, PIECE):
-                break
-            pivot = entry(pivots + i * row + lane * side, zero)
-            scale = scale_of(pivot)
-            pivot = pivot * scale
-            total += np.log(abs(pivot)) - np.log(scale)
-            sign = turn(sign, pivot)
-            swaps = load(worker.swaps + i * lanes_of(zero, ()) + lane, types.uint8(0))
-            if (swaps & 1) != (swaps >> 1):
-                sign = -sign
-        if periodic and rows % 2 == 0:
-            sign = -sign
-        if singular >> lane & 1:
-            sign, total = zero, np.log(zero.real)
-        store(job.pointers[X_] + (first + lane) * side * parts_of(zero, ()), sign)
-        store(job.logarithm + (first + lane) * side, total)
+def tell_determinants(zero, job, worker, first, used):
+    """Those of a group of cyclic matrices that is eliminated."""
+    state, every, tile = worker.kept, (1 << used) - 1, (worker.tile, job.rows)
+    singular = CYCLIC_PRODUCT(zero, (*tile, worker.swaps, state))
+    lost = every & (CYCLIC_LOST(zero, tile) | lanes_at(zero, state, LOST))
+    store_determinants(zero, job, state, first, every, singular)
+    if lost != 0:
+        singular = CLOSE_CYCLIC(zero, (*tile, state))
+        store_determinants(zero, job, state, first, lost & lanes_at(zero, state, 0), singular)

@@ -9,15 +9,17 @@ from llvmlite import ir
 
 from tridiag.algorithms import elimination as el
 from tridiag.kernels.access.layouts import views_of
-from tridiag.kernels.access.rows import SWEEPS
+from tridiag.kernels.access.rows import SWEEPS, UPPER, Rows
 from tridiag.kernels.simd.explog import logarithm, numbers, plus_ln2
 from tridiag.kernels.simd.powers import MANTISSA, integer, integers
 from tridiag.kernels.simd.values import Complex, Value
 from tridiag.kernels.simd.vector import I64, Code
 
 # what lies in memory between two calls, by rows of lanes: what is carried, the product, its exponents (an int64 a
-# lane), and behind these the lanes that met a zero pivot
-CARRIED, PRODUCT, EXPONENTS, ROOM = 0, 2, 3, 6
+# lane), and in words the lanes that met a zero pivot, and those that lost digits
+CARRIED, PRODUCT, EXPONENTS, WORDS, ROOM = 0, 2, 3, 5, 6
+SINGULAR, LOST = 0, 8  # bytes
+FEW = 32  # mantissas whose product does not overflow
 RAISED = 64  # powers of two by which a subnormal number is made a normal one
 
 
@@ -29,6 +31,7 @@ class State(NamedTuple):
     product: Any
     exponent: Value
     singular: Value
+    lost: Value
 
 
 class Product:
@@ -37,20 +40,22 @@ class Product:
     def __init__(self, code: Code, memory: Value) -> None:
         self.code, self.memory = code, memory
         self.exponents = memory + EXPONENTS * code.row
-        self.singular = self.exponents + 8 * code.lanes
+        self.words = memory + WORDS * code.row
 
     def start(self) -> State:
         code = self.code
         p0, p1, product = (code.load(self.memory + k * code.row) for k in range(EXPONENTS))
-        return State(p0, p1, product, integer(code, 0), code.mask(code.word(self.singular)))
+        singular, lost = (code.mask(code.word(self.words + place)) for place in (SINGULAR, LOST))
+        return State(p0, p1, product, integer(code, 0), singular, lost)
 
     def step(self, state: State, i: Value, keep: Value, *row: Any) -> State:
         code = self.code
         (p0, p1), pivot = el.eliminate(code, state[:2], row, True)
+        lost = state.lost | ~el.keeps_digits(code, state[:2], row[0], pivot, (p0, p1), code.tiny)
         product, exponent = times(code, state.product, state.exponent, pivot.q0)
         product = code.where(pivot.swap, -product, product)
         p0, p1 = code.where(keep, p0, code.one()), code.where(keep, p1, code.zero())
-        return State(p0, p1, product, exponent, state.singular | (pivot.q0 == 0))
+        return State(p0, p1, product, exponent, state.singular | (pivot.q0 == 0), lost)
 
     def leave(self, state: State) -> None:
         """The mantissa of the product is between 1 and 2 again, and of a few rows a number that does not overflow."""
@@ -61,7 +66,8 @@ class Product:
         wide = ir.VectorType(I64, code.lanes)
         more = exponent.llvm if code.size_of_real == 8 else code.builder.sext(exponent.llvm, wide)
         code.store_as(self.exponents, code.load_as(wide, self.exponents) + Value(code, more))
-        code.store_as(self.singular, code.bits(state.singular))
+        for place, lanes in ((SINGULAR, state.singular), (LOST, state.lost)):
+            code.store_as(self.words + place, code.bits(lanes))
 
 
 def times(code: Code, product: Any, exponent: Value, x: Any) -> tuple[Any, Value]:
@@ -111,7 +117,8 @@ def begin(code: Code, memory: Value) -> None:
     """What is carried to the first row is that of an unknown before it; the product is 1."""
     sweep = Product(code, memory)
     code.store_as(sweep.exponents, Value(code, code.constant(ir.VectorType(I64, code.lanes), 0)))
-    code.store_as(sweep.singular, code.integer(0))
+    for place in (SINGULAR, LOST):
+        code.store_as(sweep.words + place, code.integer(0))
     for k, x in enumerate((code.one(), code.zero(), code.one())):
         code.store(memory + k * code.row, x)
 
@@ -132,7 +139,36 @@ def close(code: Code, memory: Value) -> Value:
     state = sweep.start()
     product, exponent = times(code, state.product, state.exponent, state.p0)
     singular = state.singular | (state.p0 == 0)
-    sweep.leave(state._replace(product=product, exponent=exponent, singular=singular))
+    lost = state.lost | ~(singular | (largest(code, product) < math.inf))
+    sweep.leave(state._replace(product=product, exponent=exponent, singular=singular, lost=lost))
+    if code.parts == 1:
+        tell(code, sweep, singular)
+    return code.bits(singular)
+
+
+def cyclic(code: Code, tile: Value, rows: Value, swaps: Value, memory: Value) -> Value:
+    """The same from the pivots and the exchanges of cyclic matrices in an eliminated tile."""
+    begin(code, memory)
+    sweep, pivots = Product(code, memory), Rows(code, tile + rows * (UPPER * code.row), code.row)
+    state = sweep.start()
+
+    def row(i: Value, state: Any) -> Any:
+        product, exponent, singular = state
+        first, second = code.load_pair(swaps + i * code.lanes)
+        product, exponent = times(code, product, exponent, pivots[i])
+        product = code.where((first | second) & ~(first & second), -product, product)
+        return product, exponent, singular | (pivots[i] == 0)
+
+    def some(i: Value, state: Any) -> Any:
+        end = code.pick(i + FEW < rows, i + FEW, rows)
+        product, exponent, singular = code.fori(i, end, row, state)
+        return *times(code, code.one(), exponent, product), singular
+
+    start = state.product, state.exponent, state.singular
+    product, exponent, singular = code.fori(0, rows, some, start, step=FEW)
+    product = code.where(code.everywhere((rows & 1) == 0), -product, product)  # column 0 has been moved to the end
+    lost = ~(singular | (largest(code, product) < math.inf))
+    sweep.leave(state._replace(product=product, exponent=exponent, singular=singular, lost=lost))
     if code.parts == 1:
         tell(code, sweep, singular)
     return code.bits(singular)
@@ -173,3 +209,4 @@ BEGIN_ONE, MULTIPLY_ONE, CLOSE_ONE = (
 BEGIN_PRODUCT = SWEEPS.add("begin_product", begin)
 MULTIPLY_PIVOTS = SWEEPS.add("multiply_pivots", multiply)
 CLOSE_PRODUCT = SWEEPS.add("close_product", close)
+CYCLIC_PRODUCT = SWEEPS.add("cyclic_product", cyclic)
