@@ -232,7 +232,7 @@ def test_infinities_in_parts_of_sums(x: list[float]) -> None:
 
 
 @needs("numba_cuda", "torch", "jax")
-@pytest.mark.parametrize("what", ["systems", "sequences", "tensors", "mistakes"])
+@pytest.mark.parametrize("what", ["systems", "sequences", "tensors", "mistakes", "texts"])
 def test_simulated_backends_agree_with_the_oracle(what: str) -> None:
     """The backends themselves, kernels and host code, on a stand-in for CuPy: grids, views, masks, promises.
 
