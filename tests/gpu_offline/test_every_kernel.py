@@ -6,6 +6,7 @@ run under AddressSanitizer and UBSan, `benchmarks/gpu_lab.sh` under compute-sani
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -25,6 +26,7 @@ if reason := cpu_build.why_not():
 
 import random_problems
 import small_cases
+import test_accuracy
 import test_checker
 import test_pivoted_chunks_checked
 import test_sanitizers
@@ -117,6 +119,31 @@ def test_all_run_where_products_are_fused(dtype: str, monkeypatch: pytest.Monkey
     """As a GPU rounds; tolerances are the same."""
     monkeypatch.setattr(cpu_build, "build", built_together.build)
     run_all(dtype)
+
+
+@pytest.mark.usefixtures("fused")
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("name", [name for name in BY_CUPY if "auto" in BACKENDS[name].pivoting])
+def test_promises_are_kept_where_products_are_fused(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The figures of `benchmarks/accuracy.py`, under the same bars."""
+    pytest.importorskip("scipy")
+    monkeypatch.setattr(cpu_build, "build", built_together.build)
+    monkeypatch.syspath_prepend(test_accuracy.PATH.parent)
+    accuracy = importlib.import_module("accuracy")
+    rows = list(accuracy.measure(test_accuracy.SLICE, [(name, "cupy")], (dtype,)))
+    assert {row.case for row in rows} == set(accuracy.CASES) and {row.promise for row in rows} == {"auto", "True"}
+    assert [row for row in rows if not row.passed] == []
+
+
+@pytest.mark.usefixtures("fused")
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("verb", random_problems.VERBS)
+def test_random_problems_where_products_are_fused(
+    verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cpu_build, "build", built_together.build)
+    found = random_problems.run(300, 5000, verb)
+    assert not found.wrong, capsys.readouterr().out
 
 
 def test_random_problems_are_of_every_verb_that_they_run() -> None:
