@@ -131,6 +131,16 @@ def test_structures_keep_their_dtype(dtype: str) -> None:
     assert repr(structure) == "Structure of 1 states, 1 unknown at first"
 
 
+def test_numbers_in_lists_stay_what_they_are_beside_integers() -> None:
+    """A tensor of integers makes no integers of them."""
+    torch = pytest.importorskip("torch")
+    wanted = models.arma([0.5], [0.25], 2)
+    for one in (torch.tensor(2), torch.tensor(2, dtype=torch.uint8)):
+        made = models.arma([0.5], [0.25], one)
+        for name in PARAMETERS:
+            np.testing.assert_allclose(to_numpy(made[name]), wanted[name], rtol=1e-6, err_msg=name)
+
+
 @pytest.mark.parametrize("period", [2, 3, 4, 12])
 def test_waves_make_every_season(period: int) -> None:
     """Without noise, all harmonics are the patterns that sum to 0: what follows from one period is exact."""

@@ -10,7 +10,7 @@ from tridiag.calls import fast_path
 from tridiag.calls.pairs import prepare, run
 from tridiag.calls.plan import chosen
 from tridiag.calls.torch_compile import compiling, graph
-from tridiag.libraries.arrays import module_of
+from tridiag.libraries.arrays import module_of, place_of
 
 Array = Any
 
@@ -101,6 +101,7 @@ def smith_waterman(
     options = {**parameters, "ends": ends, "turns": turns}
     if compiling(scores):
         return graph().outside(smith_waterman, scores, lengths, backend=backend, **options)
-    pairs = prepare(scores, lengths, **options)
-    entry = chosen(pairs.problem, backend, pairs.traced)
-    return module_of(pairs.problem.library).cast(run(pairs, entry), pairs.result_dtype)
+    with place_of((scores, lengths, *parameters.values())):
+        pairs = prepare(scores, lengths, **options)
+        entry = chosen(pairs.problem, backend, pairs.traced)
+        return module_of(pairs.problem.library).cast(run(pairs, entry), pairs.result_dtype)

@@ -1,6 +1,6 @@
 """Solves, or runs recurrences, on the simulated GPU of Numba with arrays of the stand-in for CuPy, under oracles.
 
-    python tests/gpu_offline/numba_cuda_simulated.py (systems|sequences|tensors|mistakes)
+    python tests/gpu_offline/numba_cuda_simulated.py (systems|sequences|tensors|mistakes|texts)
 
 Run by `test_numba_cuda` in a process of its own, where Numba compiles nothing. The simulator cannot take over arrays
 and streams of others: both are done here, for arrays from where their memory lies.
@@ -8,9 +8,11 @@ and streams of others: both are done here, for arrays from where their memory li
 
 import ctypes
 import functools
+import inspect
 import sys
 import warnings
-from typing import Any
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import cupy
 import jax
@@ -30,7 +32,7 @@ import tridiag
 from tridiag.backends import numba_cuda_scan as scan
 from tridiag.backends import numba_cuda_thomas as backend
 from tridiag.cuda import numba_launcher
-from tridiag.kernels.numba_cuda import policies, scans
+from tridiag.kernels.numba_cuda import policies, scans, thomas
 from tridiag.problems.forms import Form, Recurrence, broadcast
 
 
@@ -208,12 +210,64 @@ def fails(case: str) -> bool:
     return False
 
 
+class Text(NamedTuple):
+    """What the text of a module is changed from and to."""
+
+    module: ModuleType
+    old: str
+    new: str
+
+    def plant(self) -> None:
+        """From now on the module is what the change makes of it."""
+        text = inspect.getsource(self.module)
+        if text.count(self.old) != 1:  # no AssertionError, which is taken for a mistake that shows
+            raise LookupError(f"{self.old!r} occurs {text.count(self.old)} times")
+        exec(compile(text.replace(self.old, self.new), str(self.module.__file__), "exec"), vars(self.module))
+
+
+TEXTS = {  # in the code of each kernel
+    "columns": Text(scans, "state = step(state, factor, x[o, row, i])", "state = step(state, none, x[o, row, i])"),
+    "carry": Text(scans, "behind = apply(kept(parts[piece], sequence), state)", "behind = state"),
+    "fold": Text(scans, "whole = join(whole, own)", "whole = own"),
+    "tiles": Text(scans, "past = apply(kept(made, t - apart), state)", "past = state"),
+    "plain": Text(thomas, "(d[i] - a * y) / pivot", "(d[i] + a * y) / pivot"),
+    "pivoted": Text(thomas, "y -= kept[2, i] * x2", "pass"),
+}
+
+
+def texts() -> None:
+    """Every kernel has a mistake that shows, and nothing shows without."""
+    assert {*TEXTS} == {*scans.KERNELS, *backend.KERNELS}
+    for name, text in TEXTS.items():
+        for planted, found in ((text, True), (text._replace(new=text.old), False)):
+            planted.plant()
+            scan.kernel.cache_clear()
+            assert is_wrong(name) == found, f"{planted.new} in {name}"
+
+
+def is_wrong(name: str) -> bool:
+    """What a kernel makes of a problem that is spread so that it runs."""
+    try:
+        if name in backend.KERNELS:
+            system = (uniform if name == "pivoted" else dominant)((3, 9))
+            assert_solves(solve(*system, 1, pivoting=name == "pivoted")[0], *system, pivoting=name == "pivoted")
+            return False
+        scans.THREADS, scans.CHUNK, scan.BESIDE, scan.ENOUGH = 8, 3, 32, 2  # pieces of several tiles
+        scan.MANY, scan.FEW = 1 if name == "columns" else 10**9, 10**9 if name in ("carry", "fold") else 0
+        scan.spread_of.cache_clear()
+        recur((61, 3), 0, "float64", reverse=False)
+    except AssertionError:
+        return True
+    return False
+
+
 def main() -> None:
     warnings.simplefilter("ignore")
     cuda.as_cuda_array, cuda.external_stream = take_over, lambda pointer: 0
     numba_launcher.FEWEST_BLOCKS = 1
     jax.config.update("jax_enable_x64", True)
-    {"systems": systems, "sequences": sequences, "tensors": tensors, "mistakes": mistakes}[sys.argv[1]]()
+    tests = (systems, sequences, tensors, mistakes, texts)
+    next(test for test in tests if test.__name__ == sys.argv[1])()
     sys.stdout.write("all as wanted\n")
 
 

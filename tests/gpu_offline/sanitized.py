@@ -11,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import built_together
 import cpu_build
 import planted
 
@@ -42,7 +43,9 @@ def main(arguments: list[str]) -> int:
         source, old, new = arguments[1:4]
         planted.plant({source: planted.replacing(old, new)})
         arguments = arguments[4:]
-    cpu_build.build = functools.partial(cpu_build.build, sanitizers=SANITIZERS)
+        cpu_build.build = functools.partial(cpu_build.build, sanitizers=SANITIZERS)
+    else:
+        cpu_build.build = functools.partial(built_together.build, sanitizers=SANITIZERS)
 
     import small_cases
 

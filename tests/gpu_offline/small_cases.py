@@ -22,6 +22,7 @@ import numpy as np
 
 import tridiag
 from tridiag.backends import BACKENDS, BLOCKS, KALMAN, LOGARITHMS, REALS
+from tridiag.cuda.spread_systems import MANY
 from tridiag.kernels.jobs.words.alignment import Rules
 from tridiag.problems.state_space import Model
 
@@ -82,12 +83,14 @@ class Case(NamedTuple):
         return tridiag.solve(*arrays, pivoting=self.pivoting, backend=self.backend, **given).get()
 
 
-LENGTHS = ((1, 1), (3, 2), (5, 33), (33, 65), (257, 7), (2, 2000), (1, 9000))  # (sequences, n)
-ORDERS = {
-    "linear_recurrence": (1, 2, 3, 4),
-    "matrix_recurrence": (2, 5),
-    "log_linear_recurrence": (1,),
-    "logcumsumexp": (0,),
+FEW_ROWS = ((1, 1), (3, 2), (5, 33), (33, 65), (257, 7))  # (sequences, n)
+LENGTHS = (*FEW_ROWS, (2, 2000), (1, 9000))
+FIRST_ORDER = (*LENGTHS, (MANY + 5, 3), (MANY, 2))  # so many that each has a thread where they lie side by side
+ORDERS: dict[str, dict[int, Any]] = {
+    "linear_recurrence": {1: FIRST_ORDER, 2: LENGTHS, 3: LENGTHS, 4: LENGTHS},
+    "matrix_recurrence": {2: LENGTHS, 3: FEW_ROWS, 5: LENGTHS, 16: FEW_ROWS},
+    "log_linear_recurrence": {1: FIRST_ORDER},
+    "logcumsumexp": {0: FIRST_ORDER},
 }
 
 
@@ -139,10 +142,11 @@ def sequences(name: str, dtypes: list[str]) -> Iterator[Sequence]:
     for verb, dtype in itertools.product(BACKENDS[name].verbs, dtypes):
         if dtype.startswith("complex") and verb in LOGARITHMS:
             continue
-        for order, (k, shape), axis in itertools.product(ORDERS.get(verb, ()), enumerate(LENGTHS), (0, -1)):
+        for order, shapes in ORDERS.get(verb, {}).items():
             if verb == "linear_recurrence" and order > (BACKENDS[name].order or order):
                 continue
-            yield Sequence(name, verb, order, shape, axis, dtype, reverse=(k + axis) % 2 == 0)
+            for (k, shape), axis in itertools.product(enumerate(shapes), (0, -1)):
+                yield Sequence(name, verb, order, shape, axis, dtype, reverse=(k + axis) % 2 == 0)
 
 
 class Determinants(NamedTuple):
@@ -201,13 +205,13 @@ class BlockSystems(NamedTuple):
         return float(np.max(abs(x - right)) / np.max(abs(right)))
 
 
-BLOCKED = ((1, 1), (5, 2), (33, 3))  # (systems, block rows)
-ROWS_OF_BLOCKS = (1, 2, 5, 8)
+BLOCKED = ((5, 2), (1, 1), (33, 3))  # (systems, block rows)
 
 
 def block_systems(name: str, dtypes: list[str]) -> Iterator[BlockSystems]:
-    for facts in itertools.product(BLOCKED, ROWS_OF_BLOCKS, (1, 40), dtypes):
-        yield BlockSystems(name, *facts)
+    for rows, sides, dtype in itertools.product(range(1, 9), (1, 40), dtypes):
+        for shape in BLOCKED[: 3 if rows in (1, 2, 5, 8) else 1]:
+            yield BlockSystems(name, shape, rows, sides, dtype)
 
 
 ALIGNED = ((1, 1, 1), (3, 2, 40), (2, 64, 1), (5, 65, 33), (2, 300, 3))  # (pairs, rows, columns)
@@ -237,7 +241,11 @@ class Pairs(NamedTuple):
         return max(distance(x.get(), y) for x, y in zip(found, right, strict=True))
 
 
-FILTERED = ((1, 1, 1, 1), (70, 3, 2, 2), (5, 4, 8, 3))  # (series, steps, states, values observed in a step)
+FILTERED = (  # (series, steps, states, values observed in a step)
+    (1, 1, 1, 1),
+    (70, 3, 2, 2),
+    *((5, 4, states, 3) for states in range(3, 9)),
+)
 
 
 class Filters(NamedTuple):
@@ -322,7 +330,7 @@ def cases(backends: list[str], dtypes: list[str]) -> Iterator[Any]:
         kinds = [kind for kind in KINDS if entry.periodic or kind != "periodic"]
         shapes = itertools.product((*SHAPES, *LONGER.get(name, ())), (-1, 0))
         for k, ((shape, axis), dtype, pivoting) in enumerate(itertools.product(shapes, entry.dtypes, entry.pivoting)):
-            for kind in ("plain", kinds[k % len(kinds)]):
+            for kind in ("plain", kinds[(k + k // 24) % len(kinds)]):
                 impossible = (kind in ("mixed", "hard") and pivoting is False) or (kind == "periodic" and shape[1] < 3)
                 if dtype in dtypes and not impossible:
                     yield Case(name, shape, axis, dtype, pivoting, kind)

@@ -9,6 +9,7 @@ import numpy as np
 import planted
 import pytest
 import random_problems
+from drawn import conditions, series
 from helpers import STANDIN
 
 pytestmark = [
@@ -55,6 +56,39 @@ def test_without_pivots_a_quotient_of_a_row_may_leave_the_range(seed: int) -> No
     """Of matrices that are dominant in columns, and c is 1e47 and 1e407 times b in a row."""
     outcome = random_problems.ask(seed, "solve", random_problems.CPU_BUILD)
     assert outcome.error.max() <= 1
+
+
+def test_a_row_of_a_vague_state_that_separated_noise_turns() -> None:
+    """Along that of the observation before it, after which variances are 1e-5 of what they were."""
+    outcome = random_problems.ask(770369, "kalman.filter", random_problems.CPU_BUILD)
+    assert outcome.error.max() <= 1
+
+
+@pytest.mark.parametrize(
+    ("verb", "dtype", "seed"),
+    [
+        ("filter", "float32", 15),
+        ("filter", "float64", 0),
+        ("smoother", "float32", 15),
+        ("smoother", "float64", 0),
+        ("log_likelihood", "float32", 13),
+        ("log_likelihood", "float64", 1),
+        ("gradient", "float32", 4),
+        ("gradient", "float64", 0),
+    ],
+)
+def test_rows_that_are_nearly_parallel_once_noise_is_separated(verb: str, dtype: str, seed: int) -> None:
+    """What the second of them sees of a vague state has lost digits, as the rows that are given do not tell."""
+    rng, call = np.random.default_rng(seed), series.Call(verb, dtype, 200, 1 + seed % 3, 2, 2, False)
+    y, parameters = series.made(rng, call, np.full(call.count, "vague", object))
+    noise, sight = parameters["R"], parameters["H"]
+    noise[:, :, 0, 1] = noise[:, :, 1, 0] = np.sqrt(noise[:, :, 0, 0] * noise[:, :, 1, 1]) / 2
+    along = noise[:, :, 1, 0] / noise[:, :, 0, 0] + rng.normal(size=(call.count, 1)).astype(dtype)
+    sight[:, :, 1] = along[..., None] * sight[:, :, 0] + rng.uniform(-0.01, 0.01, (call.count, 1, 2)).astype(dtype)
+    right = conditions.by_loops(call, (y, parameters), np.longdouble)
+    error = conditions.distance(call, (y, parameters), series.run(rng, call, (y, parameters)), right)
+    conditions.excuse(call, (y, parameters), right, error, np.flatnonzero(error > 1))
+    assert error.max() <= 1
 
 
 MISTAKES = {  # the verb that shows it, the source, what it is changed from and to

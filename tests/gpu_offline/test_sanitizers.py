@@ -32,6 +32,13 @@ def test_kernels_are_clean(name: str, dtype: str) -> None:
 # a step or a row beyond the end, and the cases that take it
 BEYOND = {
     "the row of a system": ("cupy_pcr", "Case", "chunks.cu", "within(first + j, 0, n - 1)", "within(first + j, 0, n)"),
+    "the row of a piece": (
+        "cupy_pcr",
+        "Case",
+        "partition.cu",
+        "begin[within(i, Index(0), job.n - 1) * band.row]",
+        "begin[within(i, Index(0), job.n) * band.row]",
+    ),
     "its mask": ("cupy_pcr", "Case", "chunks.cu", "int(rest) + 1 :", "int(rest) + 2 :"),
     "the row of a chunk": (
         "cupy_pcr",
@@ -40,9 +47,37 @@ BEYOND = {
         "system.solution(first + i) =",
         "system.solution(first + i + 1) =",
     ),
+    "the row of a thread": (
+        "cupy_thomas",
+        "Case",
+        "thomas.cu",
+        "if (s < here && flags[s] && i < job.n) *place",
+        "if (s < here && flags[s] && i <= job.n) *place",
+    ),
+    "the row of a hard system": (
+        "cupy_thomas",
+        "Case",
+        "pivoted.cu",
+        "system.solution(i) = kept.at(i, ITERATE);",
+        "system.solution(i + 1) = kept.at(i, ITERATE);",
+    ),
+    "the row of a plain loop": (
+        "cupy_scan",
+        "Sequence",
+        "recurrences.cu",
+        "if (whole || first + j < job.n) y[j",
+        "if (whole || first + j <= job.n) y[j",
+    ),
     "the row of a sequence": ("cupy_scan", "Sequence", "scans.cu", "thread, r < there,", "thread, r <= there,"),
     "the block row": ("cupy_thomas", "BlockSystems", "blocks.cu", "< job.sides ? n : 0", "< job.sides ? n + 1 : 0"),
     "the step": ("cupy_scan", "Filters", "filter.cu", "if (t + 1 == job.n) break;", "if (t == job.n) break;"),
+    "the step behind the last": (
+        "cupy_scan",
+        "Filters",
+        "smoother.cu",
+        "for (Index t = job.n - 1; t >= 0; t--) {\n    T mean[M];\n    Triangle<T, M> root;",
+        "for (Index t = job.n; t >= 0; t--) {\n    T mean[M];\n    Triangle<T, M> root;",
+    ),
     "the step of a part": (
         "cupy_scan",
         "Gradients",
@@ -52,7 +87,13 @@ BEYOND = {
     ),
     "the row of a pair": ("cupy_wavefront", "Pairs", "alignment.cu", "&& r < there;", "&& r <= there;"),
 }
-WRITTEN = ("the step", "the row of a chunk")  # before it is read
+WRITTEN = (  # before it is read
+    "the step",
+    "the row of a chunk",
+    "the row of a thread",
+    "the row of a hard system",
+    "the row of a plain loop",
+)
 
 
 @pytest.mark.parametrize("name", BEYOND)

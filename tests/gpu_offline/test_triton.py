@@ -6,10 +6,11 @@ That `triton_scan` runs recurrences, the main suite sees too, in Triton's interp
 import importlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -31,6 +32,7 @@ if MISSING is None:
     from torch.utils._python_dispatch import TorchDispatchMode
 
     from tridiag.backends import triton_scan, triton_thomas
+    from tridiag.kernels.triton import loader
 
 REALS = ("float32", "float64")
 FAMILIES = [(False, dominant), (True, uniform), ("auto", dominant), ("auto", uniform), ("auto", zero_diagonal)]
@@ -379,6 +381,81 @@ def test_errors_of_sums_do_not_pile_up(name: str, dtype: str) -> None:
     n = 300
     x, right = test_logarithms.ladder(name, dtype, n), test_logarithms.exactly(name, dtype, n)
     assert test_logarithms.units(recur("logcumsumexp", 0, False, np.stack((x, x), 1))[:, 1], right) <= 2
+
+
+# ---------------------------------------------------------------------------------- planted mistakes
+
+
+class Text(NamedTuple):
+    """What a file of kernels is changed from and to."""
+
+    file: str
+    old: str
+    new: str
+
+    def planted(self, backend: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """From now on the kernels of a backend are those after the change, in the interpreter."""
+        package = importlib.import_module("tridiag.kernels.triton")
+        (source,) = package.__path__
+        shutil.copytree(source, folder / "kernels")
+        path = folder / "kernels" / self.file
+        text = path.read_text()
+        if text.count(self.old) != 1:  # no AssertionError, which is taken for a mistake that shows
+            raise LookupError(f"{self.old!r} occurs {text.count(self.old)} times")
+        path.write_text(text.replace(self.old, self.new))
+        with monkeypatch.context() as patch:
+            patch.setattr(package, "__path__", [str(folder / "kernels")])
+            kernels = loader.load.__wrapped__(*backend.KERNELS, True)
+        monkeypatch.setattr(backend, "kernels", lambda interpreted: kernels)
+
+
+TEXTS = {  # in the code of each kernel
+    "columns": Text("scans.py", "value(state, LOGARITHMIC), there)", "value(state, LOGARITHMIC), there & (row > 0))"),
+    "carry": Text("scans.py", "            state = behind\n            write(", "            write("),
+    "fold": Text(
+        "scans.py", "join(whole, of_chunk(own, p, CHUNKS - 1, AXIS), LOGARITHMIC)", "of_chunk(own, p, 0, AXIS)"
+    ),
+    "tiles": Text("scans.py", "apply(shifted(own, p, 1, AXIS), state, LOGARITHMIC), state)", "state, state)"),
+    "chunks": Text("chunks.py", "x = (y - upper[ROWS - 2] * separator)", "x = y"),
+    "rows": Text("rows.py", "divide(d - a * y, pivot)", "divide(d + a * y, pivot)"),
+    "pivoted": Text("rows.py", "tl.where(q2 == 0, y, y - q2 * x2)", "y"),
+}
+
+
+def runs_wrong(name: str) -> bool:
+    """What a kernel makes of a problem that is spread so that it runs."""
+    try:
+        if name in ("chunks", "rows", "pivoted"):
+            pivoting = name == "pivoted"
+            system = (uniform if pivoting else dominant)((3, 40))
+            assert_solves(solve(*system, pivoting=pivoting)[0], *system, pivoting=pivoting)
+        else:
+            (a,), x, _ = test_recurrences.problem((300, 3), 1, "float64", 0)
+            test_recurrences.assert_recurs(recur("linear_recurrence", 0, False, a, x), (a,), x, axis=0)
+    except AssertionError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("there_is_one", [True, False])
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_mistake_in_each_kernel_shows(
+    name: str, there_is_one: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(triton_thomas, "LONGEST", 0 if name == "rows" else 256)
+    monkeypatch.setattr(triton_scan, "INTERPRET", True)
+    monkeypatch.setattr(triton_scan, "LANES", 32)
+    monkeypatch.setattr(triton_scan, "MANY", 1 if name == "columns" else 10**9)
+    monkeypatch.setattr(triton_scan, "FEW", 10**9 if name in ("carry", "fold") else 0)
+    monkeypatch.setattr(triton_scan, "ENOUGH", 3)  # pieces of several tiles
+    text = TEXTS[name] if there_is_one else TEXTS[name]._replace(new=TEXTS[name].old)
+    text.planted(triton_thomas if name in ("chunks", "rows", "pivoted") else triton_scan, tmp_path, monkeypatch)
+    assert runs_wrong(name) == there_is_one
+
+
+def test_every_kernel_has_a_mistake() -> None:
+    asked = [triton_assembly.launches(backend) for backend in (triton_thomas, triton_scan)]
+    assert {name.split()[1] for launches in asked for name in launches} == {*TEXTS}
 
 
 # ---------------------------------------------------------------------------------- launched

@@ -206,6 +206,12 @@ def reciprocal_condition(call: Call, status: Array) -> Array:
 
 def blocks_solved(call: Call) -> Array:
     """Run a prepared solve_block."""
+    with call.place():
+        return blocks_solved_there(call)
+
+
+def blocks_solved_there(call: Call) -> Array:
+    """The same on the device of the arrays."""
     ops, (shape, shared), order = call.module().Operations, call.plan.sides, call.plan.sides.order
     if call.plan.empty:
         return connected(call, ops.broadcast(call.module().cast(call.d, call.result_dtype), shape))

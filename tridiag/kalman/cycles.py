@@ -9,13 +9,14 @@ import numpy as np
 
 from tridiag.calls.checks import check_count
 from tridiag.calls.state_space import is_readable, to_numpy
-from tridiag.kalman.structure import Structure, numbers, unknown
+from tridiag.kalman.structure import Structure, numbers, unknown, where_they_are
 
 Array = Any
 
 HALF_TURN = 3.141593  # pi, and what rounding makes of it in any dtype but half precision
 
 
+@where_they_are
 def cycle(frequency: Array, variance: Array, damping: Array = 1.0) -> Structure:
     r"""A wave whose height and phase change slowly, as of business.
 
@@ -72,6 +73,7 @@ def cycle(frequency: Array, variance: Array, damping: Array = 1.0) -> Structure:
     return Structure(F, n.fixed([[1, 0]]), Q, n.fixed([[0]]), **unknown(n, 2))
 
 
+@where_they_are
 def trigonometric_seasonal(period: Any, variance: Array, harmonics: int | None = None) -> Structure:
     r"""A pattern that comes again, as a sum of waves that change slowly.
 

@@ -9,9 +9,9 @@ import numpy as np
 from tridiag.calls.state_space import Call, is_readable, to_numpy
 from tridiag.calls.torch_compile import compiling, graph
 from tridiag.kalman.intercepts import wider
-from tridiag.kalman.larger import given, longer
+from tridiag.kalman.larger import Given, given, longer
 from tridiag.kalman.structure import beside, block_diagonal
-from tridiag.libraries.arrays import module_of
+from tridiag.libraries.arrays import module_of, place_of
 
 Array = Any
 
@@ -68,7 +68,12 @@ def disturbance_smoother(y: Array, **model: Any) -> DisturbanceSmoothed:
     """
     if compiling(y):
         return graph().outside(disturbance_smoother, y, **model)
-    arguments = given("disturbance_smoother", y, model)
+    with place_of((y, *model.values())):
+        return smoothed_with_noise(given("disturbance_smoother", y, model))
+
+
+def smoothed_with_noise(arguments: Given) -> DisturbanceSmoothed:
+    """States that carry the noise of their step with them, from all arguments of a smoother."""
     call = arguments.call
     module, own, form = module_of(call.library), call.model, call.form
     ops, k, n = module.Operations, form.states, form.n

@@ -107,7 +107,7 @@ def by_steps(y: Any, parameters: tuple[Any, ...], options: Options, each_step: b
         )
     with place_of((y, *parameters)):
         found = of_each_step(y, parameters, options, burn)
-    return of_later(found, burn) if each_step else found[..., burn:].sum(-1)
+        return of_later(found, burn) if each_step else found[..., burn:].sum(-1)
 
 
 def of_each_step(y: Any, parameters: tuple[Any, ...], options: Options, burn: int) -> Any:

@@ -11,7 +11,7 @@ from tridiag.calls.checks import check_count
 from tridiag.calls.state_space import parameters_of, taken
 from tridiag.calls.torch_compile import compiling, graph
 from tridiag.kalman.filters import filter
-from tridiag.libraries.arrays import module_of
+from tridiag.libraries.arrays import module_of, place_of
 from tridiag.problems.state_space import CHANGING, one_axis
 
 Array = Any
@@ -69,6 +69,12 @@ def forecast(y: Array, steps: int, **model: Any) -> Forecast:
     if compiling(y):
         return graph().outside(forecast, y, steps, **model)
     steps = check_count("steps", steps, 0, "how many steps are forecast")
+    with place_of((y, *model.values())):
+        return filtered_on(y, steps, model)
+
+
+def filtered_on(y: Array, steps: int, model: dict[str, Any]) -> Forecast:
+    """What a filter says of so many steps behind those that are given."""
     parameters_of("forecast", model)
     given = taken({"y": y} | {name: model[name] for name in ("H", "R", "obs_intercept") if model.get(name) is not None})
     arrays, module = given.working(), module_of(given.library)

@@ -4,8 +4,9 @@
     kalman.smoother(y, **model)
 
 A model of one observed value; the states of a sum are those of its parts, one after another, and what is observed is
-the sum of what they give. Variances and coefficients are numbers, or arrays without axes of NumPy, JAX or PyTorch,
-through which gradients go. States of which nothing is known at first have an infinite variance.
+the sum of what they give. Variances and coefficients are numbers, or arrays without axes of NumPy, JAX, PyTorch or
+CuPy; gradients go through those of JAX and PyTorch. States of which nothing is known at first have an infinite
+variance.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from tridiag.calls.checks import check_count
 from tridiag.calls.state_space import is_readable, to_numpy
 from tridiag.kalman.cycles import cycle, trigonometric_seasonal
-from tridiag.kalman.structure import Structure, numbers, unit, unknown
+from tridiag.kalman.structure import Structure, numbers, unit, unknown, where_they_are
 
 Array = Any
 
@@ -38,6 +39,7 @@ def __dir__() -> list[str]:
     return [*__all__]
 
 
+@where_they_are
 def local_level(level: Array, noise: Array = 0.0) -> Structure:
     r"""A level that wanders, seen with noise.
 
@@ -71,6 +73,7 @@ def local_level(level: Array, noise: Array = 0.0) -> Structure:
     return Structure(n.fixed(one), n.fixed(one), Q, R, **unknown(n, 1))
 
 
+@where_they_are
 def local_linear_trend(level: Array, slope: Array, noise: Array = 0.0) -> Structure:
     r"""A level whose slope wanders too.
 
@@ -101,6 +104,7 @@ def local_linear_trend(level: Array, slope: Array, noise: Array = 0.0) -> Struct
     return Structure(F, H, Q, n.total((noise, np.ones((1, 1)))), **unknown(n, 2))
 
 
+@where_they_are
 def seasonal(period: int, variance: Array) -> Structure:
     r"""A pattern that comes again, and changes slowly: over each period it sums to a noise.
 
@@ -137,6 +141,7 @@ def seasonal(period: int, variance: Array) -> Structure:
     return Structure(n.fixed(F), n.fixed(np.eye(1, k)), Q, n.fixed([[0]]), **unknown(n, k))
 
 
+@where_they_are
 def autoregression(coefficients: Array, variance: Array, noise: Array = 0.0) -> Structure:
     r"""A stationary AR(p) process.
 
@@ -170,6 +175,7 @@ def autoregression(coefficients: Array, variance: Array, noise: Array = 0.0) -> 
     return arma(coefficients, (), variance, noise)
 
 
+@where_they_are
 def arma(ar: Array, ma: Array, variance: Array, noise: Array = 0.0) -> Structure:
     r"""A stationary ARMA(p, q) process.
 
@@ -230,6 +236,7 @@ def check_stationary(phi: np.ndarray) -> None:
         )
 
 
+@where_they_are
 def regression(x: Array, variance: Array = 0.0) -> Structure:
     r"""A regression on known series, with coefficients that are unknown at first, and may wander.
 

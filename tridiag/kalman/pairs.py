@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from tridiag.calls.torch_compile import compiling, graph
 from tridiag.kalman.intercepts import wider
-from tridiag.kalman.larger import given
-from tridiag.libraries.arrays import module_of
+from tridiag.kalman.larger import Given, given
+from tridiag.libraries.arrays import module_of, place_of
 
 Array = Any
 
@@ -55,7 +55,12 @@ def lag_one_smoother(y: Array, **model: Any) -> LagOneSmoothed:
     """
     if compiling(y):
         return graph().outside(lag_one_smoother, y, **model)
-    arguments = given("lag_one_smoother", y, model)
+    with place_of((y, *model.values())):
+        return smoothed_in_pairs(given("lag_one_smoother", y, model))
+
+
+def smoothed_in_pairs(arguments: Given) -> LagOneSmoothed:
+    """States that carry those of the step before with them, from all arguments of a smoother."""
     call = arguments.call
     ops, own, k = module_of(call.library).Operations, call.model, call.form.states
     last = ops.concatenate((ops.identity(ops.full((k, k), 0, own.F)), ops.full((k, k), 0, own.F)), 1)

@@ -12,7 +12,7 @@ from tridiag.algorithms.kalman_filter import Estimate, Roots
 from tridiag.calls import fast_path, steps
 from tridiag.calls.state_space import is_readable, taken, to_numpy
 from tridiag.calls.torch_compile import compiling, graph
-from tridiag.libraries.arrays import module_of, working_dtype
+from tridiag.libraries.arrays import module_of, place_of, working_dtype
 from tridiag.problems.state_space import STEP, align_step
 
 Array = Any
@@ -68,10 +68,11 @@ def predict(mean: Array, cov: Array, *, F: Array, Q: Array, state_intercept: Arr
         return Predicted(quick[0] if state_intercept is None else quick[0] + state_intercept, quick[1])
     if compiling(mean, cov):
         return graph().outside(predict, mean, cov, F=F, Q=Q, state_intercept=state_intercept)
-    step = step_of({"mean": mean, "cov": cov, "F": F, "Q": Q}, {"state_intercept": state_intercept})
-    found = step.compiled("predict") or step.by_operations(predicted)
-    mean = found[0] if state_intercept is None else found[0] + step.arrays["state_intercept"]
-    return Predicted(*step.restored(mean, found[1]))
+    with place_of((mean, cov, F, Q)):
+        step = step_of({"mean": mean, "cov": cov, "F": F, "Q": Q}, {"state_intercept": state_intercept})
+        found = step.compiled("predict") or step.by_operations(predicted)
+        mean = found[0] if state_intercept is None else found[0] + step.arrays["state_intercept"]
+        return Predicted(*step.restored(mean, found[1]))
 
 
 def update(mean: Array, cov: Array, y: Array, *, H: Array, R: Array, obs_intercept: Array | None = None) -> Updated:
@@ -125,10 +126,11 @@ def update(mean: Array, cov: Array, y: Array, *, H: Array, R: Array, obs_interce
     if compiling(mean, cov, y):
         return graph().outside(update, mean, cov, y, H=H, R=R, obs_intercept=obs_intercept)
     needed = {"mean": mean, "cov": cov, "y": y, "H": H, "R": R}
-    step = step_of(needed, {"obs_intercept": obs_intercept})
-    if obs_intercept is not None:
-        step.arrays["y"] = step.arrays["y"] - step.arrays["obs_intercept"]
-    return Updated(*step.restored(*(step.compiled("update") or step.by_operations(updated))))
+    with place_of(needed.values()):
+        step = step_of(needed, {"obs_intercept": obs_intercept})
+        if obs_intercept is not None:
+            step.arrays["y"] = step.arrays["y"] - step.arrays["obs_intercept"]
+        return Updated(*step.restored(*(step.compiled("update") or step.by_operations(updated))))
 
 
 def is_alike(intercept: Any, x: np.ndarray[Any, Any]) -> bool:

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 import threading
-from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
-from typing import Any, NamedTuple
+from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
+from typing import Any, NamedTuple, ParamSpec
 
 import numpy as np
 
 from tridiag.calls.state_space import taken
-from tridiag.libraries.arrays import library_of, module_of
+from tridiag.libraries.arrays import library_of, module_of, place_of
 from tridiag.problems.state_space import PARAMETERS
 
 Array = Any
+P = ParamSpec("P")
 REGISTRATION = threading.Lock()
+
+
+def where_they_are(build: Callable[P, Structure]) -> Callable[P, Structure]:
+    """The same function, whose work is done on the device of its arguments, or of the arrays of a structure."""
+
+    @functools.wraps(build)
+    def run(*arguments: P.args, **named: P.kwargs) -> Structure:
+        given = (*arguments, *named.values())
+        with place_of([x.F if isinstance(x, Structure) else x for x in given]):
+            return build(*arguments, **named)
+
+    return run
 
 
 class Structure:
@@ -87,6 +101,7 @@ class Structure:
     def __radd__(self, other: Any) -> Structure:
         return self if isinstance(other, int) and other == 0 else NotImplemented  # what `sum` begins with
 
+    @where_they_are
     def __add__(self, other: Structure) -> Structure:
         if not isinstance(other, Structure):
             return NotImplemented
@@ -170,10 +185,10 @@ class Numbers(NamedTuple):
 
 def numbers(*arrays: str, **given: Any) -> Numbers:
     """Arrays of one library, without axes but for the ``arrays``; numbers and lists go with those of any."""
-    like = next((x for x in given.values() if hasattr(x, "new_tensor")), None)
+    like = next((x for x in given.values() if library_of(x) in ("torch", "cupy")), None)
     for name, x in given.items():
         if isinstance(x, list | tuple):
-            x = given[name] = np.asarray(x, float) if like is None else like.new_tensor(x)
+            x = given[name] = np.asarray(x, float) if like is None else listed(x, like)
         if name not in arrays and (shape := tuple(getattr(x, "shape", ()))):
             raise ValueError(
                 f"{name} has shape {shape}; wanted one number: a model is of all series, and those that have their own "
@@ -182,6 +197,15 @@ def numbers(*arrays: str, **given: Any) -> Numbers:
     arguments = taken(given)
     operations = module_of(arguments.library).Operations
     return Numbers(operations, arguments.working(), arguments.library, arguments.device)
+
+
+def listed(x: Sequence[Any], like: Array) -> Array:
+    """Numbers as an array beside another one; in its dtype, if that is not of integers."""
+    like = like + 0.0
+    if hasattr(like, "new_tensor"):
+        return like.new_tensor(x)
+    ops = module_of(str(library_of(like))).Operations
+    return ops.converted(ops.placed(np.asarray(x, float), like), like)
 
 
 def unit(k: int, i: int, j: int) -> np.ndarray:

@@ -136,10 +136,10 @@ class Operations(Indexing):
     def empty(cls, shape: Any, like: Any) -> Any:
         return cls.xp.empty(shape, like.dtype)
 
-    @staticmethod
-    def solved(matrix: Any, right: Any) -> Any:
+    @classmethod
+    def solved(cls, matrix: Any, right: Any) -> Any:
         """matrix^-1 right, of one dense matrix and one vector."""
-        return np.linalg.solve(matrix, right)
+        return cls.xp.linalg.solve(matrix, right)
 
     @staticmethod
     def placed(x: Any, like: Any) -> Any:

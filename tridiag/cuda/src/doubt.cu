@@ -13,11 +13,11 @@ template <typename T, int M> struct Doubt {
     for (int i = 0; i < M; i++) spread[i] = before[i] = cov(i, i);
     for (int j = 0; j < observed; j++) reach[j] = T(0);
   }
-  // Once observation j counts, whose row of H this is.
-  __device__ __forceinline__ void observe(int j, const T* design, T variance) {
+  // Once observation j counts: its row of H where its noise is separated from that of those before it.
+  __device__ __forceinline__ void observe(int j, const T (&load)[M], T variance) {
     T scale = T(0);
 #pragma unroll
-    for (int i = 0; i < M; i++) scale = scale + design[i] * design[i] * spread[i];
+    for (int i = 0; i < M; i++) scale = scale + load[i] * load[i] * spread[i];
     reach[j] = scale = maximum(scale, reach[j]);
     loss = maximum(share_of_digits<T>() * scale - variance, loss);
   }

@@ -50,7 +50,7 @@ __device__ __forceinline__ void filter_series(const Job& job, Index series, cons
     if (job.time[R] != 0) correlated = observations.is_correlated();
     observe<T, M, Form>(observations, correlated, mean, cov, [&](int j, const Seen<T, M>& seen) {
       deviance.add(seen);
-      if (!ROOTS) doubt.observe(j, observations.design(j), seen.variance);
+      if (!ROOTS) doubt.observe(j, seen.load, seen.variance);
     });
     if (job.operand[MEAN]) {
       write<T, M, Form>(places.spread(job, MEAN, t), places.spread(job, COV, t), mean, cov);

@@ -55,7 +55,7 @@ template <typename T, int M, bool ROOTS, typename Form> struct Gradient {
       const Observations<T, M> observations = at(t);
       observe<T, M, Form>(observations, correlated, state.mean, state.cov, [&](int j, const Seen<T, M>& seen) {
         quadratic = quadratic + seen.error * seen.error * seen.weight;
-        if (judges) doubt.observe(j, observations.design(j), seen.variance);
+        if (judges) doubt.observe(j, seen.load, seen.variance);
       });
       if (t + 1 == part.end) break;
       const T *move = places.at(job, F, t), *noise = places.at(job, Q, t);

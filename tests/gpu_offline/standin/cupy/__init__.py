@@ -6,6 +6,7 @@ the package and its tests use is here.
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -193,6 +194,13 @@ def iscomplexobj(x: Any) -> bool:
 
 def may_share_memory(x: Any, y: Any) -> bool:
     return isinstance(x, ndarray) and isinstance(y, ndarray) and np.may_share_memory(x._host, y._host)
+
+
+def _solve(matrix: ndarray, right: ndarray) -> ndarray:
+    return compute(np.linalg.solve, matrix, right)
+
+
+linalg = SimpleNamespace(solve=_solve)
 
 
 def _elementwise(name: str) -> Any:

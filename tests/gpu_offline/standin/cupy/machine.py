@@ -24,6 +24,7 @@ synchronised = 0  # how often the host has waited for a device
 seed = 0  # of the order in which the threads of a block run
 pointers: dict[int, int] = {}  # the device of some
 launches: list[tuple[str, int, int, int]] = []  # the latest ones: kernel, grid, block, bytes of shared memory
+launched: set[str] = set()  # the kernels of all of them
 
 
 def synchronise() -> None:

@@ -104,6 +104,7 @@ class Function:
         if not 0 <= shared <= min(self.attributes[MOST_DYNAMIC_SHARED], MOST_SHARED):
             refuse(f"{shared} bytes of shared memory")
         machine.launches[:] = [*machine.launches[-99:], (self.name, int(grid), int(block), shared)]
+        machine.launched.add(self.name)
         self.library.launch_at(self.name, grid, block, job, shared, machine.seed)
 
 
