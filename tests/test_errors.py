@@ -457,6 +457,14 @@ OPTIONS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.parametrize("name", ["axis", "burn"])
+def test_an_array_is_no_integer(name: str) -> None:
+    """Not Python's word, which names no argument; an array of one integer without axes is one."""
+    with pytest.raises((TypeError, ValueError), match=rf"{name} is an array of shape \(2,\); wanted"):
+        OPTIONS[name](np.array([0, 1]))
+    assert np.isfinite(OPTIONS[name](np.array(1))).all()
+
+
 @pytest.mark.parametrize("library", ["numpy", "jax"])
 @pytest.mark.parametrize("name", OPTIONS)
 def test_options_that_are_traced_are_to_be_static(name: str, library: str, monkeypatch: pytest.MonkeyPatch) -> None:

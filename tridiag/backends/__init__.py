@@ -253,7 +253,7 @@ class Backend:
         if self.states is not None and problem.states > self.states:
             return f"filters up to {self.states} states or observed values, not {problem.states}"
         if problem.diffuse and problem.verb not in self.diffuse:
-            return f"has no {problem.verb} of states that are unknown at first"
+            return f"has no {problem.verb} of states that are unknown at first; a finite P0 makes them known"
         if problem.method == "parallel" and not self.parallel:
             return "works one step after another, not in parallel"
         if problem.method == "sequential" and self.parallel:

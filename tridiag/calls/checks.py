@@ -66,19 +66,37 @@ def perturbs(singular: Any, pivoting: Any, check: Any, axis_name: Any) -> bool:
     return True
 
 
+def whole_number(x: Any) -> int | None:
+    """An integer of any library, or an array that is one; None: it is something else."""
+    if isinstance(x, BOOLEANS) or not hasattr(x, "__index__"):
+        return None
+    try:
+        return int(x.__index__())
+    except (TypeError, RuntimeError):  # an array of many numbers, or of another dtype
+        return None
+
+
+def shown(x: Any) -> str:
+    """A value, or the shape of an array."""
+    shape = tuple(getattr(x, "shape", ()))
+    return f"an array of shape {shape}" if shape else repr(x)
+
+
 def check_axis(axis: Any, name: str = "axis") -> int:
     refuse_traced(name, axis)
-    if isinstance(axis, bool | np.bool_) or not hasattr(axis, "__index__"):
-        raise TypeError(f"{name} is {axis!r}; wanted one integer")
-    return int(axis.__index__())
+    found = whole_number(axis)
+    if found is None:
+        raise TypeError(f"{name} is {shown(axis)}; wanted one integer")
+    return found
 
 
 def check_count(name: str, count: Any, least: int, wanted: str) -> int:
     """A whole number of any library; ``wanted``: what it counts, in words."""
     refuse_traced(name, count)
-    if isinstance(count, BOOLEANS) or not hasattr(count, "__index__") or count.__index__() < least:
-        raise ValueError(f"{name} is {count!r}; wanted {wanted}, {least} or more")
-    return int(count.__index__())
+    found = whole_number(count)
+    if found is None or found < least:
+        raise ValueError(f"{name} is {shown(count)}; wanted {wanted}, {least} or more")
+    return found
 
 
 def check_mask(entry: Entry) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import math
 from collections.abc import Iterable
 
 from tridiag.benchmarking.kinds import ALIKE, KINDS, kind_of
@@ -12,6 +13,7 @@ from tridiag.benchmarking.problems import Problem
 from tridiag.libraries.arrays import SUPPORTED
 from tridiag.verbs import VERBS, check_verb
 
+MOST = 10**15  # numbers of an array, more than any memory holds
 PROMISES: dict[str, bool | str] = {"auto": "auto", "true": True, "false": False}
 
 
@@ -22,6 +24,8 @@ def shape(text: str) -> tuple[int, ...]:
         found = ()
     if not found or min(found) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no shape; wanted lengths of at least 1, as in 1000,100")
+    if math.prod(found) > MOST:
+        raise argparse.ArgumentTypeError(f"{text!r} has {math.prod(found):.0e} numbers; wanted {MOST:.0e} at most")
     return found
 
 

@@ -56,9 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     if (options.verb is None) == (options.suite is None):
-        raise ValueError(
-            "wanted a verb, as in: bench solve --shape 100000,100; or a suite, bench --suite tdma; not both"
-        )
+        given = "a verb and a suite were given" if options.suite else "no verb was given"
+        raise ValueError(f"{given}; wanted bench solve --shape 100000,100, or a suite, bench --suite tdma")
     if options.suite and options.json:
         raise ValueError("the record of a suite goes to the folder that --output names")
     unused, where = (OF_PROBLEMS, "a suite") if options.suite else (OF_SUITES, "a verb")

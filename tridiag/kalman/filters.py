@@ -55,7 +55,7 @@ def filter(
         Where it names all, m0 and P0 can be left out.
     method : str
         "sequential": one step after another. "parallel": logarithmic depth, for JAX arrays, by an associative scan
-        (see the notes). "auto": what the backend chosen does, which is one step after another.
+        (see the notes), of models with a finite P0. "auto": what the backend chosen does: one step after another.
     backend : str
         "auto", a name of `tridiag.backends`, or a library ("jax"). A named backend runs or raises.
     axis_name : str or tuple of str
