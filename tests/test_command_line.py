@@ -86,6 +86,7 @@ def test_every_verb_is_explained(verb: str, capsys: pytest.CaptureFixture) -> No
         (["explain", "solve", "--shape", "99999999999,99999999999"], "has 1e+22 numbers; wanted 1e+15 at most"),
         (["bench", "solve", "--rounds", "-3"], "'-3' is no number of rounds"),
         (["tune", "solve"], "python -m tridiag tune: there is no argument solve; python -m tridiag tune --help tells"),
+        (["bench", "solve", "--shpe", "1000,100"], "there is no argument --shpe 1000,100; did you mean --shape?"),
         (["nosuch"], "invalid choice: 'nosuch' (choose from"),
         (["explain", "solve", "--pivoting", "maybe"], "'maybe' is none of auto, True, False"),
         (["explain", "solve", "--backend", "nonesuch"], "there is no backend 'nonesuch'"),

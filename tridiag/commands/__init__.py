@@ -7,9 +7,11 @@ something on the disk says in ``KEPT`` what is left of it where it is interrupte
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import importlib.util
 import os
+import re
 import sys
 from types import ModuleType
 from typing import NoReturn
@@ -81,7 +83,9 @@ def run(parser: Parser, arguments: list[str], named: list[str]) -> int:
     options, unknown = parser.parse_known_args(joined(arguments))
     if unknown:
         whose = commands.choices.get(options.command, parser)
-        whose.error(f"there is no argument {' '.join(unknown)}")
+        known = re.findall(r"--[a-z-]+", whose.format_help())
+        meant = difflib.get_close_matches(unknown[0].partition("=")[0], known, 1)
+        whose.error(f"there is no argument {' '.join(unknown)}{f'; did you mean {meant[0]}?' if meant else ''}")
     if options.command is None:
         parser.print_help()
         return 0
