@@ -1,6 +1,7 @@
 """That a matrix eliminated once solves as `solve` does, owns what it needs, and keeps the promise it was made with."""
 
 import copy
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -515,3 +516,20 @@ def test_a_numpy_matrix_with_jax_right_sides() -> None:
     for x in (matrix.solve(d), jax.jit(matrix.solve)(d)):
         assert isinstance(x, jax.Array)
         np.testing.assert_allclose(x, matrix.solve(np.ones(5)), rtol=1e-12)
+
+
+@pytest.mark.parametrize("rows", [(), (1,), (400,)])
+@pytest.mark.parametrize("kinds", ["ddd", "fdd", "dDf"])
+def test_large_matrices_are_copied_in_one_piece(kinds: str, rows: tuple[int, ...]) -> None:
+    """Of any dtypes and batches: what becomes of the caller's arrays is not seen, and copies keep them all."""
+    rng, n = np.random.default_rng(0), 101
+    shapes = (*rows, n), (400, n), (400, n)
+    a, b, c = (rng.uniform(-1, 1, shape).astype(kind) for shape, kind in zip(shapes, kinds, strict=True))
+    b += 3
+    d = rng.uniform(-1, 1, (400, n))
+    right = tridiag.solve(a, b, c, d)
+    factored = tridiag.factor(a, b, c)
+    for x in (a, b, c):
+        x[:] = np.nan
+    for each in (factored, copy.deepcopy(factored), pickle.loads(pickle.dumps(factored))):
+        np.testing.assert_allclose(each.solve(d), right, rtol=1e-5 if "f" in kinds else 1e-12)

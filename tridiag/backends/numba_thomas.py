@@ -237,31 +237,42 @@ def factor_of_jax_arrays(matrix: Matrix, form: Form) -> Any:
     return systems.factor(matrix, form)
 
 
-def bound_factor(form: Form, shapes: Extents, strides: Extents, dtype: np.dtype[Any]) -> Callable[..., Factors]:
+def bound_factor(form: Form, shapes: Extents, strides: Extents, dtype: np.dtype[Any]) -> Factoring:
     """The factors of such matrices as a function of a, b, c, where."""
     facts = form, shapes, strides, (dtype, dtype), J.FACTORING
     run, job, count = checked(form, lambda: call_for(*facts).run), call_for(*facts).job, form.matrices
     words = J.Systems.view(job.words)
     lanes = int(words.lanes)
     whole = (count, form.n, 3) if words.shared else (-(-count // lanes), form.n, 3, lanes)
-    shape = whole if keeps_factors(form) else (0,)
+    return Factoring(run, job, form, whole if keeps_factors(form) else (0,), dtype)
 
-    def factors(*matrix: Any) -> Factors:
+
+class Factoring(NamedTuple):
+    """The factors of matrices of such facts, as a function of a, b, c, where."""
+
+    run: Callable[..., Any]
+    job: Any
+    form: Form
+    shape: tuple[int, ...]  # of the tiles
+    dtype: np.dtype[Any]
+
+    @property
+    def room(self) -> int:
+        """The bytes that ``storage`` may have: of the tiles, which begin with a cache line."""
+        return math.prod(self.shape) * self.dtype.itemsize + LINE
+
+    def __call__(self, *matrix: Any, storage: np.ndarray[Any, Any] | None = None) -> Factors:
+        count = self.form.matrices
         status, kinds = np.zeros(count, np.int32), np.full(count, J.UNCERTIFIED, np.uint8)
-        tiles = empty_lines(shape, dtype)
-        run(*matrix, None, None, status, tiles, kinds)
-        return Factors(tiles, kinds, restored(job, status, form))
-
-    return factors
+        tiles = in_lines(np.empty(self.room, np.uint8) if storage is None else storage, self.shape, self.dtype)
+        self.run(*matrix, None, None, status, tiles, kinds)
+        return Factors(tiles, kinds, restored(self.job, status, self.form))
 
 
-def empty_lines(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """An empty array that begins with a cache line, so that a row of lanes is one."""
-    size = math.prod(shape)
-    spare = LINE // dtype.itemsize
-    storage = np.empty(size + spare, dtype)
-    first = -storage.__array_interface__["data"][0] % LINE // dtype.itemsize
-    return storage[first : first + size].reshape(shape)
+def in_lines(storage: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """An array in such bytes that begins with a cache line, so that a row of lanes is one."""
+    first = -storage.__array_interface__["data"][0] % LINE
+    return storage[first : first + math.prod(shape) * dtype.itemsize].view(dtype).reshape(shape)
 
 
 def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:

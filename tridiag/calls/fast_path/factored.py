@@ -29,12 +29,13 @@ from tridiag.calls.fast_path.facts import (
 )
 from tridiag.calls.fast_path.matrices import lifted, plan_of_matrices, recalled
 from tridiag.calls.plan import UNASKED, Plan, axis_alone, wants_check
-from tridiag.kernels.jobs.batches import contiguous
+from tridiag.kernels.jobs.batches import LINE, contiguous
 from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Keepable, Same
 from tridiag.problems.forms import Form, Shape
 from tridiag.selection.choose import choose
 
 Shapes = tuple[Shape, ...]
+PIECE = 128 * 1024  # bytes from which on the C library asks the system for memory, at first
 
 
 class Kind(NamedTuple):
@@ -58,6 +59,7 @@ class BoundFactors(NamedTuple):
     axis: int  # of later right sides
     name: str  # of the backend
     kind: Kind
+    room: int  # the bytes that it takes for factors, in memory of the caller's; 0: it makes its own
 
 
 class Eliminated(NamedTuple):
@@ -107,18 +109,39 @@ def factors(a: Any, b: Any, c: Any, where: Array | None, axis: Any, *options: An
     bound = recalled(bound_factors, [a, b, c], where, axis, options)
     if bound is None:
         return None
-    own = [np.array(x) if type(x) is np.ndarray else x for x in (a, b, c)]
+    own, storage = own_of((a, b, c), bound.room)
     mask = None if where is None else np.array(where)
-    found = made(bound, own, mask)
+    found = made(bound, own, mask, storage)
     return found and ((*own, mask), *found)
 
 
-def made(bound: BoundFactors, own: list[Any], mask: Array | None) -> tuple[Any, ...] | None:
+def own_of(given: tuple[Any, ...], room: int) -> tuple[list[Any], Array | None]:
+    """Copies of the arrays, which are contiguous, and so many bytes more; None of these: whoever wants them makes them.
+
+    Large ones in one piece: of many the C library gives back to the system what a loop frees together, even where it
+    would keep each, and their pages are made anew in every turn.
+    """
+    if room < PIECE and all(getattr(x, "nbytes", 0) < PIECE for x in given):
+        return [np.array(x) if type(x) is np.ndarray else x for x in given], None
+    sizes = [-(-x.nbytes // LINE) * LINE if type(x) is np.ndarray else 0 for x in given]
+    storage, at, own = np.empty(sum(sizes) + room, np.uint8), 0, []
+    for x, size in zip(given, sizes, strict=True):
+        if size:
+            copy = np.ndarray(x.shape, x.dtype, storage, at, x.strides)
+            copy[...] = x
+            x, at = copy, at + size
+        own.append(x)
+    return own, storage[at:] if room else None
+
+
+def made(
+    bound: BoundFactors, own: list[Any], mask: Array | None, storage: Array | None = None
+) -> tuple[Any, ...] | None:
     """What is known of matrices that nobody else has, their factors and status; None where this is not the way."""
     given = cast([*own], bound.casts) if bound.casts else own
     if given is None:
         return None
-    found = bound.call(*given, mask)
+    found = bound.call(*given, mask) if storage is None else bound.call(*given, mask, storage=storage)
     factors, status = (None, found) if bound.later else (found, np.array(found.status))
     if bound.plain and status.any():
         return None
@@ -155,7 +178,8 @@ def bound_factors(
     call = bind(form, *lifted(form, (*matrix, where, None, None)), matrix[1][0])
     placed = axis if one else form.axis - len(form.shape)
     kind = Kind(library, plan.problem.dtype, form.n, shapes, not one and axis >= 0)
-    return BoundFactors(call, later is not None, casts, form.pivoting is False, placed, entry.name, kind)
+    room = getattr(call, "room", 0)
+    return BoundFactors(call, later is not None, casts, form.pivoting is False, placed, entry.name, kind, room)
 
 
 def known(status: Any, eliminated: Eliminated) -> tuple[Any, ...] | None:
