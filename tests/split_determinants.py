@@ -125,8 +125,10 @@ def test_singular_matrices_are_so_and_alone(periodic: bool) -> None:
     b[6, 39] = 0
     function = jax.jit(functools.partial(tridiag.slogdet, periodic=periodic))
     sign, logarithm = map(np.asarray, function(*placed(mesh_of(8), (a, b, c))))
-    for x, y in zip((sign, logarithm), function(*map(jnp.asarray, (a, b, c))), strict=True):
-        np.testing.assert_array_equal(x[2:], y[2:])  # a ring of equal rows is singular up to rounding
+    scanned = jax.jit(functools.partial(tridiag.slogdet, periodic=periodic, backend="jax_scan"))
+    for x, y in zip((sign, logarithm), scanned(*map(jnp.asarray, (a, b, c))), strict=True):
+        # gathered ones are scanned; a ring of equal rows is singular up to rounding
+        np.testing.assert_array_equal(x[2:], y[2:])
     np.testing.assert_array_equal(sign[[2, 4, 5, 6]], [0, 0, np.nan, 0])
     np.testing.assert_array_equal(logarithm[[2, 4, 5, 6]], [-np.inf, -np.inf, np.nan, -np.inf])
     assert periodic or sign[3] == 0
@@ -160,6 +162,27 @@ def test_axes_shared_entries_and_other_axes_of_the_mesh() -> None:
     assert_determinants(jax.jit(lambda a, b: tridiag.slogdet(a, b, 0.5))(*lone), a[2] + 0 * b, b, 0.5 + 0 * b)
     grown = jax.jit(jax.grad(lambda a, b: log_of()(a, b, 0.5), (0, 1)))(*lone)
     wanted = jax.grad(lambda a, b: log_of()(a, b, 0.5), (0, 1))(jnp.asarray(a[2]), jnp.asarray(b))
+    for x, y in zip(grown, wanted, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.usefixtures("benchmarks_on_path")
+@pytest.mark.parametrize("periodic", [False, True])
+def test_whole_matrices_are_found_where_they_lie(periodic: bool) -> None:
+    """Each device calls the kernel with those that it has, and is told nothing by the others."""
+    from collectives import exchange
+
+    a, b, c = matrices(np.random.default_rng(0), (16, 40))
+    bands = placed(mesh_of(8), (a, b, c), P("z"))
+    program = compiled(functools.partial(tridiag.slogdet, periodic=periodic), *bands)
+    assert exchange(program, 8).collectives == 0 and "tridiag_" in program
+    found = jax.jit(functools.partial(tridiag.slogdet, periodic=periodic))(*bands)
+    assert found[0].sharding.spec == found[1].sharding.spec == P("z")
+    if not periodic:
+        a[:, 0] = c[:, -1] = 0
+    assert_determinants(found, a, b, c, periodic=periodic)
+    grown = jax.jit(jax.grad(log_of(periodic=periodic), BANDS))(*bands)
+    wanted = jax.jit(jax.grad(log_of(periodic=periodic), BANDS))(*map(jnp.asarray, (a, b, c)))
     for x, y in zip(grown, wanted, strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
 

@@ -414,6 +414,27 @@ def test_log_determinants_differentiate(backend, options):
         np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("periodic", [False, True])
+def test_signs_of_complex_determinants_differentiate(periodic: bool) -> None:
+    """Along a direction, forward and in reverse, against the directions that dense determinants have there."""
+    pytest.importorskip("numba")
+    rng = np.random.default_rng(0)
+    given, along = (
+        [jnp.asarray(x * np.exp(2j * np.pi * rng.uniform(size=(M, N)))) for x in systems(M, N)[:3]] for _ in range(2)
+    )
+
+    def found(a, b, c):
+        return tridiag.slogdet(a, b, c, periodic=periodic, backend="numba_thomas")[0]
+
+    whole, change = (matrix(*bands, periodic=periodic) for bands in (given, along))
+    sign, turned = jax.jvp(found, given, along)
+    rate = jnp.trace(jnp.linalg.solve(whole, change), axis1=-2, axis2=-1)
+    np.testing.assert_allclose(turned, sign * 1j * rate.imag, rtol=1e-9, atol=1e-12)
+    back = jax.grad(lambda *bands: found(*bands).imag.sum(), (0, 1, 2))(*given)
+    pulled = sum((x * y).real.sum() for x, y in zip(back, along, strict=True))
+    np.testing.assert_allclose(pulled, turned.imag.sum(), rtol=1e-9)
+
+
 @determinants
 def test_log_determinants_do_not_see_pads_and_masked_rows(backend):
     a, b, c, _ = systems(M, N)

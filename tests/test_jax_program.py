@@ -101,6 +101,15 @@ def numba_is_there(request: pytest.FixtureRequest) -> None:
 
 
 @kernel
+@pytest.mark.parametrize("periodic", [False, True])
+def test_determinants_are_one_call(name: str, periodic: bool) -> None:
+    def determinants(a: Any, b: Any, c: Any) -> Any:
+        return tridiag.slogdet(a, b, c, periodic=periodic, backend=name)
+
+    assert_one_call_and_no_copy(compiled(determinants, *systems(M, N)[:3]))
+
+
+@kernel
 @pytest.mark.parametrize("axis", [-1, 0, 1])
 @pytest.mark.parametrize("options", [{}, {"pivoting": True}, {"periodic": True}, {"transpose": True}], ids=str)
 def test_a_solve_inside_jit_is_the_kernel_and_nothing_else(name, axis, options):

@@ -113,6 +113,24 @@ def test_what_is_no_number_stays_in_its_matrix(name: str, bad: float) -> None:
         assert_determinants((signs[1:], logarithms[1:]), [x[1:] for x in plain], power[1:])
 
 
+@pytest.mark.parametrize("periodic", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_jax_arrays(dtype: str, periodic: bool) -> None:
+    """In calls, in programs, and in programs for one matrix that are mapped over some."""
+    jax = pytest.importorskip("jax")
+
+    def determinants(*bands: Any) -> Any:
+        return tridiag.slogdet(*bands, periodic=periodic)
+
+    for n in (3, 8, 33):
+        for scaled in SHARES:
+            systems, plain = wide(n, dtype, scaled, uniform)
+            bands = [jax.numpy.asarray(x) for x in systems[:3]]
+            for function in (determinants, jax.jit(determinants), jax.jit(jax.vmap(determinants))):
+                both = [np.asarray(x) for x in function(*bands)]
+                assert_determinants(both, plain, powers(systems, plain), periodic=periodic)
+
+
 def inverse_diagonal(plain: list[Any], **options: Any) -> tuple[Any, Any]:
     """b times its gradient of log |det A|, which powers of 2 leave as it is, and how exactly it may be known."""
     matrix = in_double(*plain[:3], **options)

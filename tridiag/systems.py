@@ -267,7 +267,7 @@ def slogdet(
     Elimination with partial pivoting, LAPACK's xGTTRF. `numba_thomas` takes the recurrence of the leading principal
     minors (Golub and Van Loan, Matrix Computations, section 8.4), with exponents apart, where none loses half of its
     digits: the determinant of a matrix that differs in the last bits. Where elimination loses digits to underflow, or
-    overflows, each minor has an exponent, on the CPU but from JAX arrays. Of JAX arrays whose rows lie on several
+    overflows, each minor has an exponent, on the CPU but by `jax_scan`. Of JAX arrays whose rows lie on several
     devices each takes the product of its matrices of two rows (Muir 1882, A treatise on the theory of determinants).
     """
     if axis_name is None and type(b) is ndarray:

@@ -276,7 +276,12 @@ def in_lines(storage: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: np.dt
 
 
 def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
-    if library_of(matrix[1]) == "torch":
+    library = library_of(matrix[1])
+    if library == "jax":
+        from tridiag.xla import systems
+
+        return systems.slogdet(matrix, form)
+    if library == "torch":
         import torch
 
         sign, logarithm = (torch.as_tensor(x) for x in slogdet(tuple(map(view, matrix)), form))

@@ -19,7 +19,7 @@ from tridiag.problems.state_space import KALMAN, LIKELIHOOD, MATRICES
 Array = Any
 PARTS = {  # backends that need not gather the rows of a verb
     "solve": ("numba_thomas", "numba_partition"),
-    "slogdet": ("jax_scan",),
+    "slogdet": ("numba_thomas", "jax_scan"),
     "factor": ("numba_thomas",),
     **dict.fromkeys(
         ("linear_recurrence", "matrix_recurrence", "log_linear_recurrence", "logcumsumexp"), ("numba_scan",)

@@ -93,7 +93,7 @@ def from_all_rows(form: Form, matrix: Matrix) -> tuple[Any, Any, Any]:
 def determinants_once(form: Form, name: str, matrix: Matrix) -> tuple[Any, Any]:
     """Matrices of which a device has some rows are scanned, whatever the backend."""
     if name == SCANNED or form.cut:
-        return systems.slogdet(matrix, form)
+        return systems.slogdet_scanned(matrix, form)
     sign, logarithm = BACKENDS[name].module().slogdet(matrix, form)
     return sign, logarithm
 

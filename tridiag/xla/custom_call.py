@@ -19,7 +19,7 @@ from tridiag.kernels.jobs.job import Job
 from tridiag.kernels.jobs.systems import adjoint_of, granted, make_job, make_partition_job, restored, threads
 from tridiag.kernels.jobs.words.job import POINTERS
 from tridiag.kernels.jobs.words.logsumexp import RESULT
-from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, WHERE_, X_, Systems
+from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, DETERMINANT, WHERE_, X_, Systems
 from tridiag.kernels.runtime.object_cache import made_by, obtain
 from tridiag.kernels.runtime.sources import source_hash
 from tridiag.kernels.table import kernel, name_of
@@ -162,6 +162,19 @@ def status_of(maker: Callable[..., Job], flags: tuple[int, ...], form: Form, a: 
     results = {POINTERS + X_: jax.typeof(b).update(shape=form.shape), Systems.status.word: jax.typeof(status)}
     alias = {len([x for x in operands.values() if x is not None]) - 1: 1}
     return restored(job, custom_call(job, operands, results, alias)[1], form)
+
+
+def call_determinants(form: Form, a: Any, b: Any, c: Any, where: Any = None) -> tuple[Any, Any]:
+    """Signs and logarithms of the determinants of matrices."""
+    form, shapes, strides, (dtype, _) = facts_of(form._replace(shape=form.matrix_shape), a, b, c, where, b)
+    sides: tuple[None, None] = None, None
+    facts = form, (*shapes[:D_], *sides), (*strides[:D_], *sides), (dtype, dtype)
+    job = make_job(*facts, DETERMINANT, granted(form))
+    operands = {POINTERS + k: x for k, x in enumerate((a, b, c, where))}
+    sign = jax.typeof(b).update(shape=(form.matrices,))
+    logarithm = sign.update(dtype=dtype.type(0).real.dtype)
+    found = custom_call(job, operands, {POINTERS + X_: sign, Systems.logarithm.word: logarithm})
+    return restored(job, found[0], form), restored(job, found[1], form)
 
 
 def facts_of(form: Form, a: Any, b: Any, c: Any, where: Any, d: Any) -> tuple[Form, Any, Any, Any]:

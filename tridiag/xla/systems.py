@@ -16,6 +16,7 @@ from tridiag.xla import split, split_determinants, split_factors
 from tridiag.xla.custom_call import (
     call,
     call_adjoint,
+    call_determinants,
     call_long,
     call_status,
     call_status_long,
@@ -87,8 +88,18 @@ def adjoint_long(matrix: Matrix, g: Any, x: Any, form: Form) -> Any:
 
 
 def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
-    """Signs and logarithms of determinants, by `lax.scan`."""
-    found = on_devices(determinants_scanned, split_determinants.slogdet, form, [*matrix[:3]], matrix[3], 2, False)
+    """Signs and logarithms of determinants, by a custom call of `numba_thomas`."""
+    return slogdet_by(call_determinants, matrix, form)
+
+
+def slogdet_scanned(matrix: Matrix, form: Form) -> tuple[Any, Any]:
+    """The same by `lax.scan`."""
+    return slogdet_by(determinants_scanned, matrix, form)
+
+
+def slogdet_by(function: Callable[..., Any], matrix: Matrix, form: Form) -> tuple[Any, Any]:
+    """Signs and logarithms; the function finds those of whole matrices."""
+    found = on_devices(function, split_determinants.slogdet, form, [*matrix[:3]], matrix[3], 2, False)
     sign, logarithm = (of_device(form.cut, 0, x) for x in found) if form.cut else found
     return sign, logarithm
 
