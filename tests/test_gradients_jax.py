@@ -414,8 +414,9 @@ def test_log_determinants_differentiate(backend, options):
         np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("name", ["numba_thomas", "jax_scan"])
 @pytest.mark.parametrize("periodic", [False, True])
-def test_signs_of_complex_determinants_differentiate(periodic: bool) -> None:
+def test_signs_of_complex_determinants_differentiate(periodic: bool, name: str) -> None:
     """Along a direction, forward and in reverse, against the directions that dense determinants have there."""
     pytest.importorskip("numba")
     rng = np.random.default_rng(0)
@@ -424,7 +425,7 @@ def test_signs_of_complex_determinants_differentiate(periodic: bool) -> None:
     )
 
     def found(a, b, c):
-        return tridiag.slogdet(a, b, c, periodic=periodic, backend="numba_thomas")[0]
+        return tridiag.slogdet(a, b, c, periodic=periodic, backend=name)[0]
 
     whole, change = (matrix(*bands, periodic=periodic) for bands in (given, along))
     sign, turned = jax.jvp(found, given, along)

@@ -38,7 +38,8 @@ def slogdet(call: Call, backend: Backend) -> Any:
 def differentiable(matrix: Matrix, form: Form, name: Name) -> Any:
     """Signs and logarithms with their derivatives."""
     matrix = vary_alike(matrix)
-    if name == SCANNED and not (form.cut or may_be_sharded()):
+    is_complex = jnp.iscomplexobj(matrix[1])  # the derivative that JAX has of signs is 0
+    if name == SCANNED and not (is_complex or form.cut or may_be_sharded()):
         return BACKENDS[name].module().slogdet(matrix, form)
     return left_to_compiler(functools.partial(determinant, form, name), (matrix,), form.axis)(matrix)
 
