@@ -291,7 +291,7 @@ def test_structures_are_pytrees_of_jax() -> None:
     """Arguments of jit, grad, vmap and tree.map, whatever their leaves are; which states are unknown is static."""
     jax = pytest.importorskip("jax")
     y = Y.astype(np.float32)
-    structure = models.local_level(1.0, noise=2.0) + models.arma([0.5], [0.1], 1.0)
+    structure = models.autoregression([0.5], 1.0) + models.arma([0.3], [0.1], 1.0)
     wanted = kalman.log_likelihood(Y, **structure)
     found = jax.jit(lambda y, model: kalman.log_likelihood(y, **model))(y, structure)
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
@@ -302,8 +302,9 @@ def test_structures_are_pytrees_of_jax() -> None:
     leaves, treedef = jax.tree.flatten_with_path(structure)
     assert [path[0].name for path, _ in leaves] == [*PARAMETERS] and "Structure" in str(treedef)
     level = models.local_level(1.0, noise=2.0)
-    slope = jax.jit(jax.grad(lambda model, y: kalman.log_likelihood(y, **model + models.local_level(0.5))))(level, y)
-    assert np.isfinite(slope.Q).all() and slope.diffuse == level.diffuse
+    assert jax.jit(lambda model: model + level)(structure).diffuse == (structure + level).diffuse
+    slope = jax.jit(jax.grad(lambda model, y: kalman.log_likelihood(y, **model)))(structure, y)
+    assert np.isfinite(slope.Q).all() and slope.diffuse == structure.diffuse
     both = jax.tree.map(lambda x: np.stack([x, x]), structure)
     of_each = jax.vmap(lambda model: kalman.log_likelihood(y, **model))(both)
     np.testing.assert_allclose(of_each, [wanted, wanted], rtol=1e-5)

@@ -74,13 +74,13 @@ def test_every_entry_of_its_own_size(name: str, dtype: str) -> None:
     """And rows that shrink, one after another, until none of their numbers is left."""
     rng, bits = np.random.default_rng(1), -np.log2(float(np.finfo(dtype).tiny))
     for n in (2, 5, 40, 200):
-        bands = [rng.uniform(0.5, 1, (6, n)) for _ in range(3)]
-        sizes = [2.0 ** np.round(rng.uniform(-0.8 * bits, 0.8 * bits, (6, n))) for _ in range(3)]
+        bands = [rng.uniform(0.5, 1, (3, n)) for _ in range(3)]
+        sizes = [2.0 ** np.round(rng.uniform(-0.8 * bits, 0.8 * bits, (3, n))) for _ in range(3)]
         shrinking = [1.0, 2.0**-14, 2.0**-14]
         for factors in (sizes, shrinking):
             a, b, c = ((x * factor).astype(dtype) for x, factor in zip(bands, factors, strict=True))
             signs, logarithms = tridiag.slogdet(a, b, c, backend=name)
-            for k in range(6):
+            for k in range(3):
                 sign, logarithm = exact(a[k], b[k], c[k])
                 assert signs[k] == sign
                 assert abs(logarithms[k] - logarithm) <= 1e3 * n * np.finfo(dtype).eps + np.spacing(logarithms[k])
