@@ -190,7 +190,9 @@ MISTAKES = {  # in the code of each kernel
     "pivoted": Mistake(
         "pivoted.cu", "exchange(pivot.swap, p1, b);", "", Case, {"backend": "cupy_thomas", "kind": "hard"}
     ),
-    "determinants": Mistake("pivoted.cu", "if (wanted) found.take(last, false);", "", Determinants, {}),
+    "determinants": Mistake(
+        "pivoted.cu", "before = last, last = found, above = c;", "last = found, above = c;", Determinants, {}
+    ),
     "pivoted_chunks": Mistake(
         "pivoted_chunks.cu",
         "system.solution(first + i) = kept.at(i, ITERATE);",
