@@ -23,9 +23,7 @@ class Factors(NamedTuple):
     pivots: list[Any]
     last: Any
     corner: Any
-    certified: (
-        Any  # systems whose plain elimination carries the certificate; with pivoting, of which no digits are lost
-    )
+    certified: Any  # whose plain elimination carries the certificate; with pivoting, of which no digits are lost
     status: Any  # 0, or 1 + the row (the column, where rows are exchanged) of the zero pivot
 
 

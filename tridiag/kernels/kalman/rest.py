@@ -22,9 +22,8 @@ from tridiag.kernels.simd.vector import LINE, Code
 
 FIRST, SECOND = PERIOD, PERIOD - 1
 MORE = {False: 64, True: 16}  # steps of a piece at rest, and of one in which some might be missing
-UNKNOWN, MOVING, SLOW, AT_REST = range(
-    4
-)  # covariances of the last piece are not kept, or are; they hardly moved in one, in two
+# nothing is known of covariances one piece ago; they are kept; they hardly moved in one piece; and in the next one
+UNKNOWN, MOVING, SLOW, AT_REST = range(4)
 
 
 class RestRoom(Room):

@@ -134,6 +134,15 @@ def lanes_at(zero, state, place):
 
 
 @njit(**OPTIONS)
+def words_of_block(zero, job, worker, i0):
+    """What a sweep over rows i0 <= i < i0 + BLOCK of a group takes: their view, what it goes on with, how many."""
+    i1 = min(i0 + BLOCK, worker.high)
+    a, a_step, b, b_step, c, c_step, _, _ = views_of_block(zero, job, worker, i0, i1, 3)
+    mask, mask_step = mask_view(zero, worker, i0)
+    return a, a_step, b, b_step, c, c_step, mask, mask_step, worker.bindings, i0, worker.kept, i1 - i0
+
+
+@njit(**OPTIONS)
 def scaled_minors(zero, job, worker):
     """The determinants of a bound group, and which are 0."""
     state = worker.kept
@@ -141,11 +150,7 @@ def scaled_minors(zero, job, worker):
     for i0 in range(worker.low, worker.high, BLOCK):
         if stopping_at(i0 // BLOCK, 64):
             break
-        i1 = min(i0 + BLOCK, worker.high)
-        a, a_step, b, b_step, c, c_step, _, _ = views_of_block(zero, job, worker, i0, i1, 3)
-        mask, mask_step = mask_view(zero, worker, i0)
-        bands = a, a_step, b, b_step, c, c_step
-        GO_ON_SCALED(zero, (*bands, mask, mask_step, worker.bindings, i0, state, i1 - i0))
+        GO_ON_SCALED(zero, words_of_block(zero, job, worker, i0))
     return CLOSE_SCALED(zero, (state,))
 
 
@@ -157,10 +162,7 @@ def certain_lanes(zero, job, worker, every):
     for i0 in range(worker.low, worker.high, BLOCK):
         if certain == 0 or stopping_at(i0 // BLOCK, 64):
             return types.int64(0)
-        i1 = min(i0 + BLOCK, worker.high)
-        a, a_step, b, b_step, c, c_step, _, _ = views_of_block(zero, job, worker, i0, i1, 3)
-        bands, (mask, mask_step) = (a, a_step, b, b_step, c, c_step), mask_view(zero, worker, i0)
-        certain = every & GO_ON(zero, (*bands, mask, mask_step, worker.bindings, i0, state, i1 - i0))
+        certain = every & GO_ON(zero, words_of_block(zero, job, worker, i0))
     CLOSE_MINORS(zero, (state,))
     return certain
 
@@ -176,14 +178,11 @@ def multiply_pivots(zero, job, worker, alone):
     for i0 in range(worker.low, worker.high, BLOCK):
         if stopping_at(i0 // BLOCK, 64):
             break
-        i1 = min(i0 + BLOCK, worker.high)
-        a, a_step, b, b_step, c, c_step, _, _ = views_of_block(zero, job, worker, i0, i1, 3)
-        mask, mask_step = mask_view(zero, worker, i0)
-        bands = a, a_step, b, b_step, c, c_step
+        words = words_of_block(zero, job, worker, i0)
         if alone:
-            MULTIPLY_ONE(zero, (*bands, mask, mask_step, worker.bindings, i0, state, i1 - i0))
+            MULTIPLY_ONE(zero, words)
         else:
-            MULTIPLY_PIVOTS(zero, (*bands, mask, mask_step, worker.bindings, i0, state, i1 - i0))
+            MULTIPLY_PIVOTS(zero, words)
     return CLOSE_ONE(zero, (state,)) if alone else CLOSE_PRODUCT(zero, (state,))
 
 
