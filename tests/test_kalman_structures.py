@@ -239,6 +239,26 @@ def test_numbers_have_no_axes(name: str, make: Any) -> None:
             make(given)
 
 
+@pytest.mark.parametrize("given", [-1.0, np.nan, np.inf, np.array(-0.5)])
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("level", models.local_level),
+        ("noise", lambda x: models.local_level(1.0, x)),
+        ("slope", lambda x: models.local_linear_trend(1.0, x)),
+        ("variance", lambda x: models.seasonal(3, x)),
+        ("variance", lambda x: models.autoregression([0.5], x)),
+        ("noise", lambda x: models.arma([0.5], [0.3], 1.0, x)),
+        ("variance", lambda x: models.regression(np.ones((4, 2)), x)),
+        ("variance", lambda x: models.cycle(0.3, x)),
+    ],
+)
+def test_variances_are_not_negative(name: str, make: Any, given: Any) -> None:
+    """Told where the model is written, by the name that it has there, rather than by a filter, as an entry of Q."""
+    with pytest.raises(ValueError, match=f"{name} is .*; wanted a variance: a number of at least 0, and finite"):
+        make(given)
+
+
 @pytest.mark.parametrize("damping", [1.5, -0.5, np.nan])
 def test_a_cycle_does_not_grow(damping: float) -> None:
     with pytest.raises(ValueError, match=f"damping is {damping}; wanted a number from 0 to 1"):

@@ -80,6 +80,10 @@ def run(parser: Parser, arguments: list[str], named: list[str]) -> int:
         module = module_of(name)
         summary = (module.__doc__ or "").partition("\n")[0]
         module.add_arguments(commands.add_parser(name, help=summary, description=summary))
+    if not named and arguments and not arguments[0].startswith("-"):
+        meant = difflib.get_close_matches(arguments[0].lower(), COMMANDS, 1)
+        question = f"; did you mean {meant[0]}?" if meant else "."
+        parser.error(f"there is no command {arguments[0]!r}{question} The commands are {', '.join(COMMANDS)}")
     options, unknown = parser.parse_known_args(joined(arguments))
     if unknown:
         whose = commands.choices.get(options.command, parser)

@@ -11,13 +11,14 @@ from typing import Any, NamedTuple, ParamSpec
 
 import numpy as np
 
-from tridiag.calls.state_space import taken
+from tridiag.calls.state_space import is_readable, taken, to_numpy
 from tridiag.libraries.arrays import library_of, module_of, place_of
 from tridiag.problems.state_space import PARAMETERS
 
 Array = Any
 P = ParamSpec("P")
 REGISTRATION = threading.Lock()
+VARIANCES = {"level", "slope", "noise", "variance"}
 
 
 def where_they_are(build: Callable[P, Structure]) -> Callable[P, Structure]:
@@ -195,8 +196,17 @@ def numbers(*arrays: str, **given: Any) -> Numbers:
                 "take parameters of shape (series, 1, rows, columns)"
             )
     arguments = taken(given)
+    for name in VARIANCES & set(given):
+        check_variance(name, given[name], arguments)
     operations = module_of(arguments.library).Operations
     return Numbers(operations, arguments.working(), arguments.library, arguments.device)
+
+
+def check_variance(name: str, given: Any, arguments: Any) -> None:
+    """Refuse one that is known and no variance."""
+    x = arguments.arrays[name]
+    if is_readable(arguments.library, arguments.device, x) and not 0 <= to_numpy(x) < math.inf:
+        raise ValueError(f"{name} is {given!r}; wanted a variance: a number of at least 0, and finite")
 
 
 def listed(x: Sequence[Any], like: Array) -> Array:
