@@ -262,6 +262,24 @@ def test_the_cost_of_selection_has_a_record(tmp_path: Path, monkeypatch: pytest.
     assert {"choice, numpy", "auto - named"} <= set(json.loads(path.read_text())["seconds"])
 
 
+def test_factors_have_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a named line and of shapes that are drawn; an answer that is wrong ends it."""
+    pytest.importorskip("scipy")
+    import factors
+
+    monkeypatch.setattr(factors, "LARGEST", 200)
+    path = tmp_path / "factors.json"
+    factors.main(["--only", "numpy float64 (64,)", "--json", str(path)])
+    (line,) = json.loads(path.read_text())["lines"]
+    assert {"factor / solve", "F.solve / solve", "us behind gttrs"} == set(line["figures"])
+    factors.main(["--only", "numpy float64*", "--shapes", "2", "--seed", "3", "--json", str(path)])
+    assert len(json.loads(path.read_text())["lines"]) == 2
+
+    monkeypatch.setattr(factors, "lapack", lambda a, b, c, d: lambda: d / b)
+    with pytest.raises(SystemExit, match=r"numpy float64 \(64,\): gttrs has a relative error"):
+        factors.main(["--only", "numpy float64 (64,)"])
+
+
 def test_chunks_have_figures(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers are judged first; what Dask takes for small chunks is short of every bar."""
     pytest.importorskip("dask.array")
