@@ -111,3 +111,19 @@ def test_models_that_change_with_time_and_second_derivatives_are_passes_of_torch
     (second,) = torch.autograd.grad(first, scale)
     wanted = (gradient(1 + 1e-5, constant) - gradient(1 - 1e-5, constant)) / 2e-5
     np.testing.assert_allclose(float(second), wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("start", [1.0, np.inf], ids=["known", "unknown"])
+@pytest.mark.parametrize("verb", ["log_likelihood", "each_step", "filter", "smoother"])
+def test_what_a_single_step_does_not_read_has_a_gradient_of_0(verb: str, start: float) -> None:
+    """F, Q and what is added to the states: gradients are 0, and not None, which an optimiser would pass over."""
+    parameters = model(1, 1, P0=np.full((1, 1), start), state_intercept=np.ones(1))
+    given = {name: torch.tensor(x, requires_grad=True) for name, x in parameters.items()}
+    options: dict[str, Any] = {"each_step": True} if verb == "each_step" else {}
+    function = getattr(kalman, "log_likelihood" if verb == "each_step" else verb)
+    found = function(torch.ones(1, 1, dtype=torch.float64), **given, **options)
+    for result in found if isinstance(found, tuple) else (found,):
+        gradients = torch.autograd.grad(result.sum(), list(given.values()), retain_graph=True, allow_unused=True)
+        for name, x in zip(given, gradients, strict=True):
+            assert x is not None, name
+            assert name not in ("F", "Q", "state_intercept") or not x.any()
