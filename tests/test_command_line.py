@@ -17,6 +17,7 @@ from tridiag.backends import BACKENDS, not_installed
 from tridiag.benchmarking import comparison, conditions, contest, libraries, race
 from tridiag.benchmarking.kinds import ALIKE, KINDS
 from tridiag.benchmarking.past_caches import stream_past_caches
+from tridiag.benchmarking.pictures import color_of
 from tridiag.benchmarking.problems import Problem
 from tridiag.verbs import VERBS
 
@@ -369,6 +370,14 @@ def test_pictures_of_a_problem(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     bench(tmp_path / "bench.json", "solve", "--shape", "20,8", "--backend", "numpy_thomas", "--plot", str(tmp_path))
     assert {path.name for path in tmp_path.glob("*.png")} == {"throughput.png", "choices.png", "roofline.png"}
+
+
+def test_a_backend_has_a_color_of_its_own_in_all_pictures() -> None:
+    """Behind its library too, as in pictures of several libraries."""
+    pytest.importorskip("matplotlib")
+    colors = {name: color_of(name) for name in BACKENDS}
+    assert len(set(colors.values())) == len(BACKENDS)
+    assert all(color_of(f"{entry.arrays[0]}: {name}") == colors[name] for name, entry in BACKENDS.items())
 
 
 @pytest.mark.parametrize("suite", SUITES)
