@@ -72,6 +72,25 @@ def test_structures_are_those_of_statsmodels(case: str) -> None:
         np.testing.assert_allclose(found.cov[:, 0, 0], wanted.var_pred_mean, rtol=1e-7)
 
 
+def test_the_nile_is_that_of_statsmodels() -> None:
+    """The level of a real series, nothing of which is known at first: its likelihood, smoothed states, forecasts."""
+    structural = pytest.importorskip("statsmodels.tsa.statespace.structural")
+    nile = pytest.importorskip("statsmodels.datasets").nile
+    flows = nile.load_pandas().data["volume"].to_numpy(float)
+    right = structural.UnobservedComponents(flows, "llevel", use_exact_diffuse=True).smooth([15_099.0, 1_469.1])
+    structure, y = models.local_level(1_469.1, noise=15_099.0), flows[:, None]
+    smoothed, ahead, wanted = (
+        kalman.smoother(y, **structure),
+        kalman.forecast(y, 10, **structure),
+        right.get_forecast(10),
+    )
+    np.testing.assert_allclose(smoothed.log_likelihood, right.llf, rtol=1e-12)
+    np.testing.assert_allclose(smoothed.mean.T, right.smoothed_state, rtol=1e-8)
+    np.testing.assert_allclose(smoothed.cov[:, 0, 0], right.smoothed_state_cov[0, 0], rtol=1e-8)
+    np.testing.assert_allclose(ahead.mean[:, 0], wanted.predicted_mean, rtol=1e-8)
+    np.testing.assert_allclose(ahead.cov[:, 0, 0], wanted.var_pred_mean, rtol=1e-8)
+
+
 def loss(y: Any, numbers: Any) -> Any:
     structure = models.local_level(numbers[0], noise=numbers[1]) + models.arma(numbers[2:4], numbers[4:5], numbers[5])
     return kalman.log_likelihood(y, **structure)
