@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import re
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -24,7 +25,7 @@ from tridiag.kernels.jobs.words.job import Job
 from tridiag.kernels.jobs.words.record import Word
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import items
-from tridiag.kernels.simd import explog, registers
+from tridiag.kernels.simd import explog, processor, registers, vector
 from tridiag.kernels.simd.functions import emitted
 from tridiag.kernels.simd.fused import inverse, multiple_less
 from tridiag.kernels.simd.memory import c_function, fetch_add, word
@@ -307,6 +308,43 @@ def team() -> Any:
             fetch_add(job.addresses.calls, 1)
 
     return runner(np.float64(0), c_function(work, "tridiag_test_counting", first=RecordAt(Counting)))
+
+@pytest.mark.parametrize(("large", "far"), [(True, 3), (False, 2)])
+def test_far_streams_are_asked_for_into_a_cache_that_holds_them(
+    large: bool, far: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a processor with a small first level solves of rows took twice as long with the far ones there."""
+    monkeypatch.setattr(vector, "first_level_is_large", lambda: large)
+
+    def body(code: Code, x: Value) -> None:
+        code.prefetch(x)
+        code.prefetch(x, write=True)
+        code.prefetch(x, near=True)
+
+    emit = emitted(body)
+
+    @numba.njit
+    def run(address: int) -> int:
+        return emit(0.0, (address,))
+
+    run(np.empty(8).ctypes.data)
+    (text,) = run.inspect_llvm().values()
+    asked = re.findall(r"call void @llvm.prefetch[^(]*\([^,]*, i32 (\d), i32 (\d), i32 1\)", text)
+    assert asked == [("0", str(far)), ("1", str(far)), ("0", "3")]
+
+
+@pytest.mark.parametrize(("told", "name", "large"), [("48K", None, True), ("32K", None, False), (None, None, False),
+                                                     ("48K", "znver5", False)])  # fmt: skip
+def test_a_first_level_is_large_where_the_system_says_so(
+    told: str | None, name: str | None, large: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels for a processor that is named do not depend on the machine that compiles them."""
+    monkeypatch.setattr(processor.caches, "sizes", lambda: {"L1 data": told} if told else {})
+    monkeypatch.delenv("NUMBA_CPU_NAME", raising=False)
+    if name:
+        monkeypatch.setenv("NUMBA_CPU_NAME", name)
+    assert processor.first_level_is_large.__wrapped__() is large
+
 
 
 @pytest.mark.parametrize("helpers", [0, 1, 3, 40])

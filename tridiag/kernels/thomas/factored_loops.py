@@ -33,7 +33,7 @@ def ask_for_factors(code: Code, address: Value, count: int) -> None:
     """Ask for as many bytes of factors, which are one stream of memory, twice ahead of use: see `Lines`."""
     for ahead in FACTORS_AHEAD:
         for line in range(0, count, LINE):
-            code.prefetch(address + (ahead + line))
+            code.prefetch(address + (ahead + line), near=True)
 
 
 # ------------------------------------------------------------------------------------------------ sweeps
