@@ -309,6 +309,7 @@ def team() -> Any:
 
     return runner(np.float64(0), c_function(work, "tridiag_test_counting", first=RecordAt(Counting)))
 
+
 @pytest.mark.parametrize(("large", "far"), [(True, 3), (False, 2)])
 def test_far_streams_are_asked_for_into_a_cache_that_holds_them(
     large: bool, far: int, monkeypatch: pytest.MonkeyPatch
@@ -344,7 +345,6 @@ def test_a_first_level_is_large_where_the_system_says_so(
     if name:
         monkeypatch.setenv("NUMBA_CPU_NAME", name)
     assert processor.first_level_is_large.__wrapped__() is large
-
 
 
 @pytest.mark.parametrize("helpers", [0, 1, 3, 40])
