@@ -1,5 +1,6 @@
 """`selective_scan` by every backend: values against the definition in extended precision, gradients, memory, errors."""
 
+import re
 import tracemalloc
 from typing import Any
 
@@ -467,6 +468,34 @@ def test_steps_are_not_taken_for_channels(batch: int, steps: int, channels: int,
     assert found.shape == x.shape
 
 
-def test_shapes_of_steps_without_channels_are_told() -> None:
-    with pytest.raises(ValueError, match=r"; B\[..., None, :\] is that of all channels$"):
-        tridiag.selective_scan(0.5, np.ones((2, 6, 3)), np.ones((2, 6, 4)), 1.0, axis=1)
+@pytest.mark.parametrize(
+    ("shape", "axis", "added"),
+    [((3, 3, 5), -1, "[..., None, :, :]"), ((5, 5, 5), 0, "[..., None, :]"), ((6, 1, 3), 0, "[..., None, :]")],
+    ids=["steps last", "steps first", "steps first, one series"],
+)
+def test_steps_in_another_place_are_not_taken_for_channels(shape: tuple[int, ...], axis: int, added: str) -> None:
+    """Results would be those of other steps or channels, or have axes of their own, without a word."""
+    random = np.random.default_rng(0)
+    x = random.normal(size=shape)
+    channels = 1 if axis == -1 else 2
+    B = random.normal(size=(*np.delete(shape, channels), 4))
+    with pytest.raises(ValueError, match=rf"B{re.escape(added)} is one for each step of all channels, B\[None\] one"):
+        tridiag.selective_scan(0.5, x, B, 1.0, axis=axis)
+    found = tridiag.selective_scan(0.5, x, np.expand_dims(B, channels), 1.0, axis=axis)
+    wanted = [tridiag.selective_scan(0.5, np.take(x, k, channels), B, 1.0, axis=axis) for k in range(shape[channels])]
+    np.testing.assert_allclose(found, np.stack(wanted, channels), rtol=1e-14, atol=1e-14)
+
+
+def test_one_series_whose_steps_are_last_may_leave_channels_out() -> None:
+    """There is one way to take them."""
+    x, B = np.random.default_rng(0).normal(size=(1, 3, 5)), np.random.default_rng(1).normal(size=(1, 5, 4))
+    found = tridiag.selective_scan(0.5, x, B, 1.0)
+    np.testing.assert_array_equal(found, tridiag.selective_scan(0.5, x, B[..., None, :, :], 1.0))
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "added"), [((2, 6, 3), 1, "[..., None, :]"), ((2, 3, 6), -1, "[..., None, :, :]")]
+)
+def test_shapes_of_steps_without_channels_are_told(shape: tuple[int, ...], axis: int, added: str) -> None:
+    with pytest.raises(ValueError, match=rf"; B{re.escape(added)} is that of all channels$"):
+        tridiag.selective_scan(0.5, np.ones(shape), np.ones((2, 6, 4)), 1.0, axis=axis)

@@ -24,7 +24,7 @@ from tridiag.algorithms import complex_sums
 from tridiag.algorithms.recurrence import Rows
 from tridiag.backends import LOGARITHMS, numpy_scan
 from tridiag.backends.numba_thomas import Checked, checked, extents, view
-from tridiag.kernels import first_steps
+from tridiag.kernels import filter_gradients, first_steps
 from tridiag.kernels.jobs import logsumexp
 from tridiag.kernels.jobs.batches import contiguous, is_packed, packed
 from tridiag.kernels.jobs.kalman import expected, is_small, kind_of
@@ -272,6 +272,12 @@ def kalman(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
         cast = functools.partial(module_of("torch").cast, dtype=dtype_name(y.dtype))
         return cast(found) if verb == LIKELIHOOD else tuple(map(cast, found))
     return filtered(verb, y, model, form)
+
+
+def kalman_gradient(y: Any, model: Model, form: StateSpace, in_y: bool) -> Any:
+    """Of tensors: forwards, which keeps the states of all steps, and backwards, in one call of a kernel."""
+    found = filter_gradients.derivatives(view(y), Model(*map(view, model)), form, in_y)
+    return [module_of("torch").cast(x, dtype=dtype_name(y.dtype)) for x in found if x is not None]
 
 
 def filtered(verb: str, y: Any, model: Model, form: StateSpace) -> Any:

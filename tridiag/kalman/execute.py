@@ -76,10 +76,11 @@ def found_by(verb: str, y: Any, parameters: tuple[Any, ...], options: Options) -
     *states, likelihood = (result,) if verb == LIKELIHOOD else result
     if options.axis_name is not None:
         likelihood = split.on_all(call.form, options.axis_name, likelihood)
-    if verb == LIKELIHOOD:
-        return module.cast(likelihood, call.dtype)
     pairs = (known.back(*states[k : k + 2]) for k in range(0, len(states), 2))
-    return result_of(verb, [module.cast(x, call.dtype) for x in (*itertools.chain(*pairs), likelihood)])
+    found = [module.cast(x, call.dtype) for x in (*itertools.chain(*pairs), likelihood)]
+    if call.form.n == 1:  # F and Q are not read
+        found = [connected(call, x, (y, *parameters), options) for x in found]
+    return found[0] if verb == LIKELIHOOD else result_of(verb, found)
 
 
 def ready(verb: str, y: Any, parameters: tuple[Any, ...], options: Options) -> tuple[Backend, Call, Known]:
@@ -111,26 +112,33 @@ def by_steps(y: Any, parameters: tuple[Any, ...], options: Options, each_step: b
 
 
 def of_each_step(y: Any, parameters: tuple[Any, ...], options: Options, burn: int) -> Any:
-    """The log-likelihood of every step, (..., n), of ``burn`` or more: from the states that a filter predicts."""
+    """The log-likelihood of every step, (..., n), of ``burn`` or more."""
     entry, call, _ = ready(FILTER, y, parameters, options)
     module, form = module_of(call.library), call.form
     if burn > form.n:
         raise ValueError(f"burn is {burn}, and y has {form.n} steps; wanted how many of the first steps are left out")
-    ops = module.Operations
     if form.n == 0 or 0 in form.batch:
-        found = module.cast(ops.full((*form.batch, form.n), 0, call.y), call.dtype)
-        return connected(call, found, (y, *parameters), options)
-    if form.diffuse:
-        form = form._replace(each_step=True)
-        found = computing(LIKELIHOOD, call, entry)(LIKELIHOOD, call.y, call.model, form)
-        return module.cast(found, call.dtype)
+        found = module.Operations.full((*form.batch, form.n), 0, call.y)
+    elif form.diffuse:
+        likelihoods = computing(LIKELIHOOD, call, entry)
+        found = likelihoods(LIKELIHOOD, call.y, call.model, form._replace(each_step=True))
+    else:
+        found = from_predicted(call, entry)
+    found = module.cast(found, call.dtype)
+    not_read = form.n < 2 or 0 in form.batch  # F and Q of a single step, everything where there are no series
+    return connected(call, found, (y, *parameters), options) if not_read else found
+
+
+def from_predicted(call: Call, entry: Backend) -> Any:
+    """The log-likelihood of every step, from the states that a filter predicts."""
+    ops, form = module_of(call.library).Operations, call.form
     predicted = computing(FILTER, call, entry)(FILTER, call.y, call.model, form)[2:4]
     model, values = kalman_filter.front(ops, call.model, call.y)
     count = len(form.batch)
     states = (ops.transpose(x, (*range(count, x.ndim), *range(count))) for x in predicted)
     kept = values == values if form.missing is not False else None
     found = kalman_filter.likelihoods(ops, model, values, kept, kalman_filter.Estimate(*states))
-    return module.cast(ops.broadcast(found, (*form.batch, form.n)), call.dtype)
+    return ops.broadcast(found, (*form.batch, form.n))
 
 
 def of_later(likelihoods: Array, burn: int) -> Array:

@@ -79,25 +79,39 @@ def align_selective(given: Mapping[str, Shape], axis: int) -> tuple[Shape, int, 
 
 
 def of_steps(given: Mapping[str, Shape], axis: int, rank: int) -> list[str]:
-    """Those of B and C whose axes before the states are those of x, but for its channels behind the steps."""
-    x = given.get("x", ())
-    if len(x) != rank or axis != rank - 2:
+    """Those of B and C whose axes before the states are those of x, but for its channels."""
+    x, channels = given.get("x", ()), channels_of(axis, rank)
+    if len(x) != rank or rank < 2:
         return []
-    return [name for name in ("B", "C") if len(given.get(name, ())) == rank and given[name][:-1] == x[:-1]]
+    head = x[:channels] + x[channels + 1 :]
+    return [name for name in ("B", "C") if len(given.get(name, ())) == rank and given[name][:-1] == head]
+
+
+def channels_of(axis: int, rank: int) -> int:
+    """The last axis that is not that of the steps."""
+    return rank - 2 if axis == rank - 1 else rank - 1
+
+
+def for_all_channels(axis: int, rank: int) -> str:
+    """What gives B or C of each step an axis for all channels."""
+    return "[..., None, :, :]" if channels_of(axis, rank) == rank - 2 else "[..., None, :]"
 
 
 def without_channels(given: Mapping[str, Shape], axis: int, rank: int) -> str:
     """What to do where B or C of each step lack the axis of channels, as in Mamba."""
-    found = of_steps(given, axis, rank)
-    return "".join(f"; {name}[..., None, :] is that of all channels" for name in found)
+    added = for_all_channels(axis, rank)
+    return "".join(f"; {name}{added} is that of all channels" for name in of_steps(given, axis, rank))
 
 
 def check_steps(given: Mapping[str, Shape], axis: int, rank: int) -> None:
     """Refuse B or C that have the axes of x but for its channels, and broadcast against others than these."""
+    added, channels = for_all_channels(axis, rank), channels_of(axis, rank)
+    own = "[..., None, :, :]" if axis == rank - 2 else "[None]"
     for name in of_steps(given, axis, rank):
-        if math.prod(given[name][:-1]) > 1:
+        head = given[name][:-1]
+        if (1, *head) != (*head[:channels], 1, *head[channels:]):
             raise ValueError(
                 f"{name} has shape {given[name]}, which broadcasts against x {given['x']} in two ways: "
-                f"{name}[..., None, :] is one for each step of all channels, {name}[..., None, :, :] one for each "
-                "channel; write the one meant"
+                f"{name}{added} is one for each step of all channels, {name}{own} one for each channel; write the one "
+                "meant"
             )
