@@ -33,6 +33,7 @@ from tridiag.kernels.simd.records import RecordAt
 from tridiag.kernels.simd.transpose import transpose_blocks, transpose_in_memory
 from tridiag.kernels.simd.values import Complex, Stored, Value
 from tridiag.kernels.simd.vector import LINE, Code
+from tridiag.kernels.thomas.factored_loops import ask_for_factors
 
 REALS = "float32", "float64"
 
@@ -322,6 +323,20 @@ def test_far_streams_are_asked_for_into_a_cache_that_holds_them(
         code.prefetch(x, write=True)
         code.prefetch(x, near=True)
 
+    assert levels_asked_for(body) == [(0, far), (1, far), (0, 3)]
+
+
+@pytest.mark.parametrize(("large", "far"), [(True, 3), (False, 2)])
+def test_factors_are_asked_for_far_ahead_and_then_into_the_first_level(
+    large: bool, far: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A solve with factors beyond the caches took 1.4 times as long with both requests into a small first level."""
+    monkeypatch.setattr(vector, "first_level_is_large", lambda: large)
+    assert levels_asked_for(lambda code, x: ask_for_factors(code, x, 2 * LINE)) == [(0, far)] * 2 + [(0, 3)] * 2
+
+
+def levels_asked_for(body: Callable[[Code, Value], None]) -> list[tuple[int, int]]:
+    """Of each request for memory in a function of an address: whether to write there, and how near it is to lie."""
     emit = emitted(body)
 
     @numba.njit
@@ -331,7 +346,7 @@ def test_far_streams_are_asked_for_into_a_cache_that_holds_them(
     run(np.empty(8).ctypes.data)
     (text,) = run.inspect_llvm().values()
     asked = re.findall(r"call void @llvm.prefetch[^(]*\([^,]*, i32 (\d), i32 (\d), i32 1\)", text)
-    assert asked == [("0", str(far)), ("1", str(far)), ("0", "3")]
+    return [(int(write), int(level)) for write, level in asked]
 
 
 @pytest.mark.parametrize(("told", "name", "large"), [("48K", None, True), ("32K", None, False), (None, None, False),
