@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import re
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -24,7 +25,7 @@ from tridiag.kernels.jobs.words.job import Job
 from tridiag.kernels.jobs.words.record import Word
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import items
-from tridiag.kernels.simd import explog, registers
+from tridiag.kernels.simd import explog, processor, registers, vector
 from tridiag.kernels.simd.functions import emitted
 from tridiag.kernels.simd.fused import inverse, multiple_less
 from tridiag.kernels.simd.memory import c_function, fetch_add, word
@@ -32,6 +33,7 @@ from tridiag.kernels.simd.records import RecordAt
 from tridiag.kernels.simd.transpose import transpose_blocks, transpose_in_memory
 from tridiag.kernels.simd.values import Complex, Stored, Value
 from tridiag.kernels.simd.vector import LINE, Code
+from tridiag.kernels.thomas.factored_loops import ask_for_factors
 
 REALS = "float32", "float64"
 
@@ -307,6 +309,57 @@ def team() -> Any:
             fetch_add(job.addresses.calls, 1)
 
     return runner(np.float64(0), c_function(work, "tridiag_test_counting", first=RecordAt(Counting)))
+
+
+@pytest.mark.parametrize(("large", "far"), [(True, 3), (False, 2)])
+def test_far_streams_are_asked_for_into_a_cache_that_holds_them(
+    large: bool, far: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a processor with a small first level solves of rows took twice as long with the far ones there."""
+    monkeypatch.setattr(vector, "first_level_is_large", lambda: large)
+
+    def body(code: Code, x: Value) -> None:
+        code.prefetch(x)
+        code.prefetch(x, write=True)
+        code.prefetch(x, near=True)
+
+    assert levels_asked_for(body) == [(0, far), (1, far), (0, 3)]
+
+
+@pytest.mark.parametrize(("large", "far"), [(True, 3), (False, 2)])
+def test_factors_are_asked_for_far_ahead_and_then_into_the_first_level(
+    large: bool, far: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A solve with factors beyond the caches took 1.4 times as long with both requests into a small first level."""
+    monkeypatch.setattr(vector, "first_level_is_large", lambda: large)
+    assert levels_asked_for(lambda code, x: ask_for_factors(code, x, 2 * LINE)) == [(0, far)] * 2 + [(0, 3)] * 2
+
+
+def levels_asked_for(body: Callable[[Code, Value], None]) -> list[tuple[int, int]]:
+    """Of each request for memory in a function of an address: whether to write there, and how near it is to lie."""
+    emit = emitted(body)
+
+    @numba.njit
+    def run(address: int) -> int:
+        return emit(0.0, (address,))
+
+    run(np.empty(8).ctypes.data)
+    (text,) = run.inspect_llvm().values()
+    asked = re.findall(r"call void @llvm.prefetch[^(]*\([^,]*, i32 (\d), i32 (\d), i32 1\)", text)
+    return [(int(write), int(level)) for write, level in asked]
+
+
+@pytest.mark.parametrize(("told", "name", "large"), [("48K", None, True), ("32K", None, False), (None, None, False),
+                                                     ("48K", "znver5", False)])  # fmt: skip
+def test_a_first_level_is_large_where_the_system_says_so(
+    told: str | None, name: str | None, large: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels for a processor that is named do not depend on the machine that compiles them."""
+    monkeypatch.setattr(processor.caches, "sizes", lambda: {"L1 data": told} if told else {})
+    monkeypatch.delenv("NUMBA_CPU_NAME", raising=False)
+    if name:
+        monkeypatch.setenv("NUMBA_CPU_NAME", name)
+    assert processor.first_level_is_large.__wrapped__() is large
 
 
 @pytest.mark.parametrize("helpers", [0, 1, 3, 40])

@@ -55,7 +55,7 @@ def ask(code: Code, places: list[Value], none: Any) -> Any:
     """Ask for as much memory of the result, x and coefficients as a chunk has, AHEAD of its share of a group."""
     for operand, place in enumerate(places):
         for line in range(HEIGHT):
-            code.prefetch(place + (AHEAD + line * LINE), write=operand == 0)
+            code.prefetch(place + (AHEAD + line * LINE), write=operand == 0, near=True)
     return none
 
 

@@ -31,6 +31,7 @@ from tridiag.kernels.jobs.words.record import GUARDED
 from tridiag.kernels.jobs.words.symbols import INNER, PREFIX
 from tridiag.kernels.runtime import keyboard, notice, private_files, shipped
 from tridiag.kernels.runtime.sources import SETTINGS, source_hash_of
+from tridiag.kernels.simd.processor import first_level_is_large
 
 PATIENCE = 120.0  # seconds for which a kernel is waited for that another process compiles
 JIT_LINK = sys.platform != "win32"  # the linker of LLVM that llvmlite has not for Windows
@@ -122,7 +123,8 @@ def file_name(name: str, module: str = "") -> str:
     """The file of a kernel from a module: another one where anything differs that its code depends on."""
     settings = [GUARDED, *(os.environ.get(f"NUMBA_{setting}") for setting in SETTINGS)]
     versions = importlib.metadata.version("numba"), importlib.metadata.version("llvmlite")
-    key = (source_hash_of(module), versions, sys.implementation.cache_tag, llvm.get_process_triple(), cpu(), settings)
+    machine = llvm.get_process_triple(), cpu(), first_level_is_large()
+    key = (source_hash_of(module), versions, sys.implementation.cache_tag, machine, settings)
     return f"{name}-{hashlib.sha256(repr(key).encode()).hexdigest()[:20]}.kernel"
 
 

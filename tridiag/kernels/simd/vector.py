@@ -17,6 +17,7 @@ import numpy as np
 from llvmlite import ir
 
 from tridiag.kernels.simd import interrupts
+from tridiag.kernels.simd.processor import first_level_is_large
 from tridiag.kernels.simd.values import Complex, Value, flatten, rebuild
 
 LINE = 64
@@ -243,12 +244,16 @@ class Code:
         both = self.load_as(ir.VectorType(I8, self.lanes), address)
         return (both & 1) != 0, (both & 2) != 0
 
-    def prefetch(self, address: Value, write: bool = False) -> None:
-        """Ask for the cache line at an address, which need not be mapped."""
+    def prefetch(self, address: Value, write: bool = False, near: bool = False) -> None:
+        """Ask for the cache line at an address, which need not be mapped.
+
+        ``near``: of one stream of memory, read in order. What lanes far from each other read, a group or some rows
+        ahead of use, displaces what they use from a small cache, and so goes to the second level there.
+        """
         byte = I8.as_pointer()
         kind = ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])
         function = self.builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-        options = [ir.Constant(I32, k) for k in (int(write), 3, 1)]
+        options = [ir.Constant(I32, k) for k in (int(write), 3 if near or first_level_is_large() else 2, 1)]
         self.builder.call(function, [self.builder.inttoptr(address.llvm, byte), *options])
 
     # ------------------------------------------------------------------------------------------- lanes

@@ -30,10 +30,14 @@ def factors(spread: bool, code: Code, pairs: Value, above: Value) -> tuple[Rows,
 
 
 def ask_for_factors(code: Code, address: Value, count: int) -> None:
-    """Ask for as many bytes of factors, which are one stream of memory, twice ahead of use: see `Lines`."""
+    """Ask for as many bytes of factors, which are one stream of memory, twice ahead of use: see `Lines`.
+
+    First as far streams are, then into the first level: all that the first request asks for would not stay there beside
+    right sides and what is kept of rows.
+    """
     for ahead in FACTORS_AHEAD:
         for line in range(0, count, LINE):
-            code.prefetch(address + (ahead + line))
+            code.prefetch(address + (ahead + line), near=ahead == min(FACTORS_AHEAD))
 
 
 # ------------------------------------------------------------------------------------------------ sweeps

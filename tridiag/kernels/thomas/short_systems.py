@@ -92,7 +92,7 @@ class Short(NamedTuple):
             at, nothing, one = self.place(code, first), code.integer(0), code.integer(1)
             for band in bands:
                 for k in range(self.n * code.parts):
-                    code.prefetch(band + at + STREAM_AHEAD + k * LINE)
+                    code.prefetch(band + at + STREAM_AHEAD + k * LINE, near=True)
             found, fine = self.group(code, bands, first, good, kept)
             whole = fine == 2**code.lanes - 1
 
