@@ -289,7 +289,7 @@ class StoredFactoring(NamedTuple):
 def bound_copies(form: Form, arrays: Sequence[tuple[np.dtype[Any], Shape]]) -> StoredCopies | None:
     """Copies of matrices, that show to be regular, as a function of a, b, c and a storage; ``arrays``: as above."""
     storage = Storage.of(arrays)
-    if not copies.suits(form, storage):
+    if not copies.suits(form, arrays):
         return None
     run = checked(form, lambda: call_of(copies.make_job, form, storage, granted(form)).run)
     return StoredCopies(run, form, storage)

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from tridiag.kernels.jobs.job import Job
 from tridiag.kernels.jobs.storage import Storage
 from tridiag.kernels.jobs.systems import CACHES, WORTH_STARTING
 from tridiag.kernels.jobs.words.copies import Copies
-from tridiag.problems.forms import Form
+from tridiag.problems.forms import Form, Shape
 
 BLOCK = 4096  # entries that are looked at again where one of them shows nothing: they stay in cache
 
 
-def suits(form: Form, storage: Storage) -> bool:
-    """Whether the kernel can tell anything of matrices whose diagonals are the first arrays of a storage."""
-    alike = all(array == (storage.arrays[1][0], form.matrix_shape) for array in storage.arrays[:3])
-    return alike and storage.arrays[1][0].kind == "f" and not form.periodic
+def suits(form: Form, matrix: Sequence[tuple[np.dtype[Any], Shape]]) -> bool:
+    """Whether the kernel can tell anything of matrices whose diagonals have such dtypes and shapes."""
+    dtype = matrix[1][0]
+    return dtype.kind == "f" and not form.periodic and all(array == (dtype, form.matrix_shape) for array in matrix)
 
 
 def make_job(form: Form, storage: Storage, workers: int) -> Job:

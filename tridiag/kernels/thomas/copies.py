@@ -11,17 +11,17 @@ from __future__ import annotations
 import functools
 
 import numpy as np
-from numba import njit
+from numba import njit, types
 
 from tridiag.kernels.access.moves import first_lanes
 from tridiag.kernels.access.operands import bytes_of_real
-from tridiag.kernels.jobs.words.copies import STORAGE, A, B, C, Copies
+from tridiag.kernels.jobs.words.copies import DOUBTFUL, STORAGE, A, B, C, Copies
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.runtime.workspace import aligned
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.interrupts import stopping
-from tridiag.kernels.simd.memory import c_function, flush
+from tridiag.kernels.simd.memory import c_function, flush, set_half_word
 from tridiag.kernels.simd.records import RecordAt
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import LINE, ONCE, OPTIONS, Code
@@ -120,19 +120,33 @@ def looked_at(zero, job, first, last):
     return True
 
 
+@njit(**OPTIONS)
+def tell_doubt(job):
+    """That some row shows nothing."""
+    job.broken = 1
+    if job.pointers[DOUBTFUL] != 0:
+        set_half_word(job.pointers[DOUBTFUL], types.int32(1))
+
+
 @njit(**ONCE)
 def work(job, zero):
     """Claim blocks of entries until none is left; called by every thread of a job."""
     size, block, storage = bytes_of_real(zero, ()), job.block, aligned(job.pointers[STORAGE])
     a, b, c = job.pointers[A], job.pointers[B], job.pointers[C]
     a_to, b_to, c_to = storage + job.places[A], storage + job.places[B], storage + job.places[C]
+    copied = job.pointers[STORAGE] != 0
     for item in items(job):
         first = item * block
         count, at = min(block, job.entries - first), first * size
         words = a + at, b + at, c + at, a_to + at, b_to + at, c_to + at, count
-        fine = COPY_PAST_CACHES(zero, words) if job.large else COPY(zero, words)
+        if not copied:
+            fine = LOOK(zero, (*words[:3], count, 1, 1))
+        elif job.large:
+            fine = COPY_PAST_CACHES(zero, words)
+        else:
+            fine = COPY(zero, words)
         if fine == 0 and not looked_at(zero, job, first, first + count):
-            job.broken = 1
+            tell_doubt(job)
     if job.large:
         flush()
 
