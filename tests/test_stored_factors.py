@@ -173,3 +173,65 @@ def test_a_call_that_was_met_runs_no_python(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("tridiag.calls.fast_path.factored.recalled", lambda *_: pytest.fail("asked"))
     assert_near(tridiag.factor(a, b, c).solve(d), tridiag.solve(a, b, c, d))
     assert FACTORINGS.call is not FACTORINGS.otherwise
+
+
+def test_jax_programs_tell_the_status_as_solves_do() -> None:
+    """Alone, mapped, scanned and inside a gradient, of dominant matrices, of others, and of singular ones."""
+    jax = pytest.importorskip("jax")
+    jnp = jax.numpy
+    for shape, axis in (((6, 40), 1), ((40, 6), 0), ((5, 1), 1), ((1, 6), 0)):
+        a, b, c, d = drawn(shape, "float64")
+        for kind in ("dominant", "nan where nobody reads", "not dominant", "singular"):
+            a, b, c = (np.moveaxis(x, axis, 0).copy() for x in (a, b, c))
+            if kind == "nan where nobody reads":
+                a[0], c[-1] = np.nan, np.inf
+            if kind == "not dominant":
+                b *= 0.3
+            if kind == "singular":
+                a[-1], b[-1, ..., 0], c[-2:] = 0, 0, 0
+            a, b, c = (np.moveaxis(x, 0, axis) for x in (a, b, c))
+            wanted = tridiag.factor(a, b, c, axis=axis, backend="numpy_thomas", pivoting=True).status
+            assert wanted.any() == (kind == "singular")
+            given = [jnp.asarray(x) for x in (a, b, c)]
+
+            def status(*matrix: Any, axis: int = axis) -> Any:
+                return tridiag.factor(*matrix, axis=axis - 2).status
+
+            stacked = [jnp.stack([x, x]) for x in given]
+            scanned = jax.lax.scan(lambda carry, matrix: (carry, status(*matrix)), 0, tuple(stacked))[1]
+            for found in (jax.jit(status)(*given), jax.vmap(status)(*stacked)[1], scanned[1]):
+                assert found.tolist() == wanted.tolist()
+
+            if kind != "singular":
+                found, other = gradients(*given, jnp.asarray(d), axis)
+                np.testing.assert_allclose(found, other, rtol=1e-9, atol=1e-12)
+
+
+def gradients(a: Any, b: Any, c: Any, d: Any, axis: int) -> tuple[Any, Any]:
+    """Those of a sum of solutions with respect to b, by factors inside a program and without."""
+    import jax
+
+    def factored(b: Any) -> Any:
+        return tridiag.factor(a, b, c, axis=axis).solve(d, check=False).sum()
+
+    return jax.jit(jax.grad(factored))(b), jax.grad(lambda b: tridiag.solve(a, b, c, d, axis=axis).sum())(b)
+
+
+def test_keys_of_compiled_programs_with_factors() -> None:
+    """One program takes all factors of the same kind, and others those of another."""
+    jax = pytest.importorskip("jax")
+    seen = []
+
+    @jax.jit
+    def solved(matrix: Any, d: Any) -> Any:
+        seen.append(matrix)
+        return matrix.solve(d)
+
+    a, b, c, d = (jax.numpy.asarray(x) for x in drawn((3, 20), "float64"))
+    for k in range(3):
+        matrix = tridiag.factor(a, b + k, c)
+        for each in (matrix, jax.tree.map(lambda x: x, matrix), copy.copy(matrix)):
+            np.testing.assert_allclose(solved(each, d), tridiag.solve(a, b + k, c, d), rtol=1e-12)
+    assert len(seen) == 1
+    solved(tridiag.factor(a, b, c, pivoting=True), d)
+    assert len(seen) == 2

@@ -64,6 +64,7 @@ class Factorization:
         self._status = status
         self._free = free  # whether the backend was not named
         self._known: Any = None  # what calls with plain arrays depend on, once there was one
+        self._static: Any = None  # what it has beside arrays, as a pytree, once it was one
 
     @classmethod
     def of(cls, made: tuple[Any, BoundFactors]) -> Factorization:
@@ -95,7 +96,7 @@ class Factorization:
     def __getstate__(self) -> dict[str, Any]:
         """What copies and pickles have of it: calls with plain arrays find out anew what they depend on."""
         self._found()
-        return self.__dict__ | {"_known": None}
+        return self.__dict__ | {"_known": None, "_static": None}
 
     @property
     def status(self) -> Array:

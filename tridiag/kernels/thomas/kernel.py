@@ -34,7 +34,7 @@ from tridiag.kernels.thomas.one_vector import SOLVE_GROUP
 from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_GROUP
 from tridiag.kernels.thomas.short_sides import solve_short_own
 from tridiag.kernels.thomas.short_systems import solve_short, through_masked, through_whole
-from tridiag.kernels.thomas.stored import begin_storage, copy_share
+from tridiag.kernels.thomas.stored import AT_ONCE, begin_storage, copy_shares
 from tridiag.kernels.thomas.workspace import allocate_workspace, free_workspace
 
 JOB, systems_at = RecordAt(Systems), at(Systems)
@@ -169,6 +169,7 @@ def work_multiple_rhs(job, zero):
     if address_of(worker) == 0:
         return
     width, matrices, tiles = job.lanes, job.matrices, job.tiles
+    count, together = (matrices + width - 1) // width, max(1, AT_ONCE // max(1, job.rows * width))
     for item in items(job):
         run, k0, k1 = part_of_item(job, item)
         begin = run * tiles
@@ -177,10 +178,12 @@ def work_multiple_rhs(job, zero):
             first = tile * width
             if first >= matrices:
                 break
+            if tile % together == 0 or tile == begin:
+                behind = min(count, (run + 1) * tiles, (tile // together + 1) * together)
+                copy_shares(zero, job, tile, behind, count)
             used = min(width, matrices - first)
             if not solve_multiple_rhs(zero, job, worker, tile, first, used, k0, k1, tile > begin):
                 break
-            copy_share(zero, job, tile, (matrices + width - 1) // width)
     flush()
     free_workspace(worker)
 
@@ -219,7 +222,7 @@ def prepare_few_matrices(job, zero):
         return
     if flags & J.FACTORING:
         begin_storage(job)
-        copy_share(zero, job, 0 * n, variable(1))
+        copy_shares(zero, job, 0 * n, variable(1), variable(1))
         if factor_one_by_one(zero, job):
             job.task, job.next = 0, job.items
             return

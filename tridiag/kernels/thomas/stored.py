@@ -10,6 +10,7 @@ from tridiag.kernels.simd.memory import set_word
 from tridiag.kernels.simd.vector import LINE, OPTIONS
 from tridiag.kernels.thomas.copies import COPY_LINES, COPY_LINES_PAST_CACHES
 
+AT_ONCE = 8192  # unknowns whose bands are copied before they are eliminated: in one go, and few enough for the caches
 FACTORS, CERTIFICATES, STATUS = 3, 4, 5  # places in a storage, behind the copies
 
 
@@ -28,15 +29,15 @@ def begin_storage(job):
 
 
 @njit(**OPTIONS)
-def copy_share(zero, job, share, shares):
-    """One of so many shares of the copies: about what its matrices have of a, b and c, while they are in cache."""
+def copy_shares(zero, job, first, last, shares):
+    """Some of so many shares of the copies: about what their matrices have of a, b and c, which is in cache then."""
     if job.flags & J.STORED == 0:
         return
     for k in range(3):
         size = job.sizes[k]
         lines = size // LINE
-        low, high = share * lines // shares * LINE, (share + 1) * lines // shares * LINE
-        if share == shares - 1:
+        low, high = first * lines // shares * LINE, last * lines // shares * LINE
+        if last == shares:
             high = size
         words = job.pointers[k] + low, job.storage + job.places[k] + low, high - low
         if job.large:
