@@ -379,7 +379,8 @@ def factor(
     words than its factors would. Where every matrix has one right side, or long ones have so few that threads would be
     idle, or most need pivoting, arrays of NumPy and PyTorch in host memory may be solved anew by another backend, if
     none was named and that is expected to be quicker; systems that lie side by side with one right side each are solved
-    anew in any case. Such matrices are factored by the first solve of more right sides. To JAX it is a tree, so that it
+    anew in any case. Such matrices are factored by the first solve of more right sides; until then their rows tell the
+    status, where all are dominant by a hundredth, and else an elimination does. To JAX it is a tree, so that it
     can be an argument of jitted functions; its leaves belong together, and are not to be changed one by one.
     """
     if type(a) is type(b) is type(c) is ndarray and axis_name is None:

@@ -105,6 +105,13 @@ class Known(NamedTuple):
     kind: Kind
     factors: tuple[Facts, ...]  # of the arrays that hold them; () where there are none, or the backend has others
 
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        """`same_known` makes one object of all that is equal, and hashing its facts takes as long as a small call."""
+        return id(self)
+
 
 same_known = functools.lru_cache(1024, typed=True)(Known)  # one object for all that is equal, by which tables know it
 

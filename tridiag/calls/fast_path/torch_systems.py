@@ -43,6 +43,28 @@ class BoundAdjoint(NamedTuple):
     reaches: Reaches
 
 
+class Held:
+    """Factors, and the latest call that was bound to them."""
+
+    __slots__ = ("factors", "latest")
+
+    def __init__(self, factors: Any) -> None:
+        self.factors = factors
+        self.latest: tuple[Any, Any] = (
+            None,
+            None,
+        )  # a call without them and with them; in one piece, for several threads
+
+    def bind(self, call: BoundSolve) -> BoundSolve:
+        """The call with these factors."""
+        unbound, found = self.latest
+        if unbound is not call:
+            found = call._replace(options=call.options._replace(factors=self.factors))
+            self.latest = call, found
+        bound: BoundSolve = found
+        return bound
+
+
 class BoundSolve(NamedTuple):
     """A solve that waits for its tensors."""
 
@@ -79,7 +101,7 @@ def known(status: Any, eliminated: Eliminated) -> tuple[Any, ...] | None:
     if status.device.type != "cpu" or status.any():
         return None
     *bands, where = facts_of_all(eliminated.matrix)
-    return known_alike((tuple(bands), where), eliminated), *eliminated.matrix, eliminated.factors
+    return known_alike((tuple(bands), where), eliminated), *eliminated.matrix, Held(eliminated.factors)
 
 
 def factors(a: Any, b: Any, c: Any, where: Any, axis: Any, *options: Any) -> tuple[Any, Any] | None:
@@ -114,7 +136,7 @@ def attempt(a: Any, b: Any, c: Any, d: Any, where: Any, out: Any, axis: Any, *op
     if bound is None or addresses is None:
         return None
     if bound.factored:
-        bound = bound._replace(options=bound.options._replace(factors=factors))
+        bound = factors.bind(bound)
     differentiated = needs_gradient(given)
     if bound.in_place:
         given[5], addresses[5] = d, addresses[3]
