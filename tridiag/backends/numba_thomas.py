@@ -42,6 +42,7 @@ from tridiag.libraries.arrays import library_of
 from tridiag.problems.forms import Blocks, Form, Recurrence, Shape
 
 REGULAR = np.zeros((), np.int32)  # the status where no elimination met a zero pivot
+QUICKLY_ELIMINATED = 4  # rows
 STATUS_TO_LOGARITHM = (None,) * 4  # operands that a backward pass does without
 
 
@@ -187,10 +188,11 @@ def keeps_factors(form: Form) -> bool:
 def saves_elimination(form: Form) -> bool:
     """Whether right sides take less time from factors.
 
-    Of systems side by side with one right side each these are as many words as the matrices, and are read group by
-    group, not row by row.
+    Of systems with one right side each these are as many words as the matrices: no less is read. Of systems side by
+    side they are read group by group, not row by row, and a few rows are eliminated in the time that reading takes.
     """
-    return keeps_factors(form) and (form.shape != form.matrix_shape or math.prod(form.shape[form.axis + 1 :]) == 1)
+    alone, end_to_end = form.shape == form.matrix_shape, math.prod(form.shape[form.axis + 1 :]) == 1
+    return keeps_factors(form) and (not alone or (end_to_end and form.n > QUICKLY_ELIMINATED))
 
 
 def find_zero_pivots(matrix: Matrix, form: Form, bind: Callable[..., Any] | None = None) -> Any:

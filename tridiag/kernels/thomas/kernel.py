@@ -32,6 +32,7 @@ from tridiag.kernels.thomas.masked_rows import SOLVE_MASKED_ROWS
 from tridiag.kernels.thomas.multiple_rhs import factor_few_matrices, solve_few_matrices, solve_multiple_rhs
 from tridiag.kernels.thomas.one_vector import SOLVE_GROUP
 from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_GROUP
+from tridiag.kernels.thomas.short_factors import factor_short
 from tridiag.kernels.thomas.short_sides import solve_short_own
 from tridiag.kernels.thomas.short_systems import solve_short, through_masked, through_whole
 from tridiag.kernels.thomas.stored import AT_ONCE, begin_storage, copy_shares
@@ -173,7 +174,9 @@ def work_multiple_rhs(job, zero):
     for item in items(job):
         run, k0, k1 = part_of_item(job, item)
         begin = run * tiles
-        begin += solve_short_own(zero, job, worker, begin * width, min(matrices, (run + 1) * tiles * width)) // width
+        end = min(matrices, (run + 1) * tiles * width)
+        begin += solve_short_own(zero, job, worker, begin * width, end) // width
+        begin += factor_short(zero, job, worker, begin * width, end) // width
         for tile in range(begin, (run + 1) * tiles):
             first = tile * width
             if first >= matrices:
