@@ -66,6 +66,7 @@ def requests(whole: bool = False) -> Iterator[tuple[Any, ...]]:
         yield from (("blocks", dtype, size) for size in sizes)
         yield from (("few_blocks", dtype, size) for size in range(2, recurrences.WRITTEN_OUT + 1))
     for dtype in REAL:
+        yield "copies", dtype
         yield "logsumexp", dtype
         yield from (("selective", dtype), ("selective_adjoint", dtype))
         yield from (("totals", dtype, kind) for kind in ("logarithms", "weighted"))

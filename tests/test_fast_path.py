@@ -243,7 +243,7 @@ WAYS: dict[str, Callable[[], Any]] = {
     "likelihood, shapes": lambda: model("log_likelihood", H=np.ones((2, 2))),
     "likelihood, no such method": lambda: model("log_likelihood", method="best"),
 }
-NAMES = "factors", "smith_waterman", "kalman"  # functions; other verbs ask their tables
+NAMES = "smith_waterman", "kalman"  # functions; other verbs ask their tables
 LONG = (
     "tridiag.systems.prepare", "tridiag.systems.prepare_blocks", "tridiag.factorization.prepare",
     "tridiag.recurrences.PREPARERS", "tridiag.selective.prepare", "tridiag.kalman.execute.prepare",
@@ -405,7 +405,7 @@ def test_few_long_systems_have_the_status_of_factors(
 ) -> None:
     """Which says where the last pivot alone is 0, a column is, rows are taken out, and numbers are none."""
     if not short_way:
-        monkeypatch.setattr(fast_path, "factors", lambda *arguments: None)
+        let_tables_find_nothing(monkeypatch, fast_path.FACTORINGS)
     weights = np.random.default_rng(1).integers(1, 9, (4, 6000)).astype(float)
     weights[:, [0, -1]] = 0
     a, c = -weights[:, :-1], -weights[:, 1:]
@@ -433,7 +433,7 @@ def test_one_right_side_each_is_solved_as_solve_does_where_factors_save_nothing(
     """From factors systems side by side took up to three times as long. Nothing is factored before that is wanted."""
     pytest.importorskip(library)
     if not short_way:
-        monkeypatch.setattr(fast_path, "factors", lambda *arguments: None)
+        let_tables_find_nothing(monkeypatch, fast_path.FACTORINGS)
         monkeypatch.setattr(fast_path, "of_tensors", lambda verb, x: None)
         let_tables_find_nothing(monkeypatch, fast_path.FACTORED_SOLVES)
     a, b, c, d = (to_library(library, x) for x in dominant((40, 50)))

@@ -12,7 +12,7 @@ from tridiag import systems
 from tridiag.backends import BACKENDS, Backend
 from tridiag.calls import execute, fast_path, outputs, split
 from tridiag.calls.checks import check_axis
-from tridiag.calls.fast_path import FACTORED_SOLVES, Eliminated, Kind, Shapes
+from tridiag.calls.fast_path import FACTORED_SOLVES, FACTORINGS, BoundFactors, Eliminated, Kind, Made, Shapes
 from tridiag.calls.plan import UNASKED, Call, Plan, axis_alone, is_one, prepare, wants_check
 from tridiag.calls.torch_compile import compiling, graph
 from tridiag.derivatives import runner_of
@@ -42,6 +42,7 @@ class Factorization:
     Factorization(shape=(3,), axis=-1, dtype=float64, library=numpy, backend=numba_thomas, pivoting='auto')
     """
 
+    _source: tuple[Any, BoundFactors] | None  # what attributes are found from when one is asked for; or None
     __array_ufunc__ = None  # x @ F, of a NumPy array, is refused, and not taken for a product of objects
 
     def __init__(
@@ -54,6 +55,7 @@ class Factorization:
         status: Any,
         free: bool = False,
     ) -> None:
+        self._source = None
         self._matrix = matrix
         self._options = options
         self._name = name
@@ -62,10 +64,39 @@ class Factorization:
         self._status = status
         self._free = free  # whether the backend was not named
         self._known: Any = None  # what calls with plain arrays depend on, once there was one
+        self._static: Any = None  # what it has beside arrays, as a pytree, once it was one
+
+    @classmethod
+    def of(cls, made: tuple[Any, BoundFactors]) -> Factorization:
+        """That of a storage, or of what was made of matrices, and of what is known of these.
+
+        What attributes hold of it is found when one of them is asked for.
+        """
+        found = object.__new__(cls)
+        found._source = made
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        """An attribute that was not asked for before."""
+        if not self._found():
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        return getattr(self, name)
+
+    def _found(self) -> bool:
+        """Find what attributes hold; whether that was to be done."""
+        found = self.__dict__.get("_source")
+        if found is None:
+            return False
+        made, bound = found
+        matrix, factors, status = made if isinstance(made, Made) else bound.parts(made)
+        whole = Factorization(matrix, bound.options, bound.name, bound.kind, factors, status, bound.free)
+        self.__dict__.update(vars(whole))
+        return True
 
     def __getstate__(self) -> dict[str, Any]:
         """What copies and pickles have of it: calls with plain arrays find out anew what they depend on."""
-        return self.__dict__ | {"_known": None}
+        self._found()
+        return self.__dict__ | {"_known": None, "_static": None}
 
     @property
     def status(self) -> Array:
@@ -348,15 +379,22 @@ def factor(
     words than its factors would. Where every matrix has one right side, or long ones have so few that threads would be
     idle, or most need pivoting, arrays of NumPy and PyTorch in host memory may be solved anew by another backend, if
     none was named and that is expected to be quicker; systems that lie side by side with one right side each are solved
-    anew in any case. Such matrices are factored by the first solve of more right sides. To JAX it is a tree, so that it
+    anew in any case. Such matrices are factored by the first solve of more right sides; until then their rows tell the
+    status, where all are dominant by a hundredth, and else an elimination does. To JAX it is a tree, so that it
     can be an argument of jitted functions; its leaves belong together, and are not to be changed one by one.
     """
-    if compiling(a, b, c):
+    if type(a) is type(b) is type(c) is ndarray and axis_name is None:
+        made = FACTORINGS.call(a, b, c, where, axis, backend, pivoting, periodic)
+        if made is not None:
+            return Factorization.of(made)
+    elif compiling(a, b, c):
         options: dict[str, Any] = {"axis": axis, "pivoting": pivoting, "periodic": periodic, "where": where}
         return graph().outside(factor, a, b, c, backend=backend, **options)
-    short = fast_path.factors if type(b) is ndarray else fast_path.of_tensors("factors", b)
+    short = FACTORINGS.call if type(b) is ndarray else fast_path.of_tensors("factors", b)
     if short is not None and axis_name is None:
         found = short(a, b, c, where, axis, backend, pivoting, periodic)
+        if found is not None and len(found) == 2:
+            return Factorization.of(found)
         if found is not None:
             matrix, placed, name, kind, factors, status = found
             options = {"axis": placed, "pivoting": pivoting, "periodic": periodic}

@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tridiag.algorithms.matrix_rows import Matrix
-from tridiag.kernels.jobs import matrices, products
+from tridiag.kernels.jobs import copies, matrices, products
 from tridiag.kernels.jobs.batches import LINE, contiguous, is_packed, packed
 from tridiag.kernels.jobs.job import Job
+from tridiag.kernels.jobs.storage import Storage
 from tridiag.kernels.jobs.systems import (
     FEWEST_MATRICES,
     SCRATCH,
@@ -28,6 +29,7 @@ from tridiag.kernels.jobs.systems import (
     leaves_hard,
     leaving_hard,
     make_job,
+    make_storing_job,
     restored,
     threads,
     worth_threads,
@@ -40,6 +42,7 @@ from tridiag.libraries.arrays import library_of
 from tridiag.problems.forms import Blocks, Form, Recurrence, Shape
 
 REGULAR = np.zeros((), np.int32)  # the status where no elimination met a zero pivot
+QUICKLY_ELIMINATED = 4  # rows
 STATUS_TO_LOGARITHM = (None,) * 4  # operands that a backward pass does without
 
 
@@ -185,10 +188,11 @@ def keeps_factors(form: Form) -> bool:
 def saves_elimination(form: Form) -> bool:
     """Whether right sides take less time from factors.
 
-    Of systems side by side with one right side each these are as many words as the matrices, and are read group by
-    group, not row by row.
+    Of systems with one right side each these are as many words as the matrices: no less is read. Of systems side by
+    side they are read group by group, not row by row, and a few rows are eliminated in the time that reading takes.
     """
-    return keeps_factors(form) and (form.shape != form.matrix_shape or math.prod(form.shape[form.axis + 1 :]) == 1)
+    alone, end_to_end = form.shape == form.matrix_shape, math.prod(form.shape[form.axis + 1 :]) == 1
+    return keeps_factors(form) and (not alone or (end_to_end and form.n > QUICKLY_ELIMINATED))
 
 
 def find_zero_pivots(matrix: Matrix, form: Form, bind: Callable[..., Any] | None = None) -> Any:
@@ -245,6 +249,68 @@ def bound_factor(form: Form, shapes: Extents, strides: Extents, dtype: np.dtype[
     lanes = int(words.lanes)
     whole = (count, form.n, 3) if words.shared else (-(-count // lanes), form.n, 3, lanes)
     return Factoring(run, job, form, whole if keeps_factors(form) else (0,), dtype)
+
+
+def bound_stored_factor(
+    form: Form, arrays: Sequence[tuple[np.dtype[Any], Shape]], shapes: Extents, strides: Extents, dtype: np.dtype[Any]
+) -> StoredFactoring | None:
+    """Factors and copies of such matrices as a function of a, b, c and a storage; None where nothing is kept.
+
+    ``arrays``: the dtypes and shapes of a, b and c, which are contiguous.
+    """
+    if not keeps_factors(form) or shapes[3] is not None or dtype.kind not in "fc":
+        return None
+    found, count = bound_factor(form, shapes, strides, dtype), form.matrices
+    storage = Storage.of(
+        [*arrays, (dtype, found.shape), (np.dtype(np.uint8), (count,)), (np.dtype(np.int32), (count,))]
+    )
+    facts = form, shapes, strides, (dtype, dtype), storage
+    run = checked(form, lambda: call_of(make_storing_job, *facts, granted(form)).run)
+    return StoredFactoring(run, found.job, form, storage)
+
+
+class StoredFactoring(NamedTuple):
+    """Factors and copies of matrices of such facts, as a function of a, b, c and a storage."""
+
+    call: Callable[..., bool]
+    job: Job
+    form: Form
+    storage: Storage
+
+    def __call__(self, a: Any, b: Any, c: Any, memory: Any) -> bool:
+        """Whether plain elimination or that of a matrix without certificate met a zero pivot."""
+        return self.call(a, b, c, None, None, None, None, memory)
+
+    def parts(self, memory: np.ndarray[Any, Any]) -> tuple[list[Any], Factors, Any]:
+        """Copies, factors and status."""
+        *copies, tiles, kinds, status = self.storage.views(memory)
+        status = restored(self.job, status, self.form)
+        return copies, Factors(tiles, kinds, status), status
+
+
+def bound_copies(form: Form, arrays: Sequence[tuple[np.dtype[Any], Shape]]) -> StoredCopies | None:
+    """Copies of matrices, that show to be regular, as a function of a, b, c and a storage; ``arrays``: as above."""
+    storage = Storage.of(arrays)
+    if not copies.suits(form, arrays):
+        return None
+    run = checked(form, lambda: call_of(copies.make_job, form, storage, granted(form)).run)
+    return StoredCopies(run, form, storage)
+
+
+class StoredCopies(NamedTuple):
+    """Copies of matrices of such facts, as a function of a, b, c and a storage."""
+
+    call: Callable[..., bool]
+    form: Form
+    storage: Storage
+
+    def __call__(self, a: Any, b: Any, c: Any, memory: Any) -> bool:
+        """Whether a matrix does not show that it is regular."""
+        return self.call(a, b, c, memory)
+
+    def parts(self, memory: np.ndarray[Any, Any]) -> tuple[list[Any], None, Any]:
+        """Copies, no factors, and the status of regular matrices."""
+        return self.storage.views(memory), None, np.zeros(self.form.matrix_batch, np.int32)
 
 
 class Factoring(NamedTuple):

@@ -334,13 +334,36 @@ def condition_of(matrix: Matrix, status: Any, form: Form, name: Name) -> Any:
 compiled_condition = jax.jit(condition_of, static_argnums=(2, 3))
 
 
+class Static:
+    """What a factorization has beside arrays. A compiled program looks for it in every call, by its hash."""
+
+    __slots__ = ("_hash", "facts")
+
+    def __init__(self, *facts: Any) -> None:
+        self.facts = facts
+        self._hash = hash(facts)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Static) and self.facts == other.facts)
+
+    def __repr__(self) -> str:
+        return f"Static{self.facts}"
+
+
 def flatten(x: Factorization) -> Any:
-    return (x._matrix, x._factors, x._status), (tuple(x._options.items()), x._name, x._kind, x._free)
+    if x._static is None:
+        x._static = Static(tuple(x._options.items()), x._name, x._kind, x._free)
+    return (x._matrix, x._factors, x._status), x._static
 
 
-def unflatten(static: Any, children: Any) -> Factorization:
-    (options, name, kind, free), (matrix, factors, status) = static, children
-    return Factorization(matrix, dict(options), name, kind, factors, status, free)
+def unflatten(static: Static, children: Any) -> Factorization:
+    (options, name, kind, free), (matrix, factors, status) = static.facts, children
+    made = Factorization(matrix, dict(options), name, kind, factors, status, free)
+    made._static = static
+    return made
 
 
 jax.tree_util.register_pytree_node(Factorization, flatten, unflatten)

@@ -27,6 +27,7 @@ KERNELS = {
     "row_blocks": Family("thomas_long_{1}_{0}", "thomas.row_blocks.build", "thomas"),
     "thomas_adjoint": Family("thomas_adjoint_{1}_{0}", "thomas.adjoint.build", "thomas"),
     "row_blocks_adjoint": Family("thomas_adjoint_long_{1}_{0}", "thomas.adjoint.build", "row_blocks"),
+    "copies": Family("copies_{0}", "thomas.copies.build"),
     "determinants": Family("determinants_{0}", "thomas.determinants.build"),
     "cyclic": Family("thomas_cyclic_{0}", "cyclic.kernel.build"),
     "cyclic_adjoint": Family("thomas_adjoint_cyclic_{0}", "thomas.adjoint.build", "cyclic"),

@@ -12,11 +12,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
-from tridiag.kernels.jobs import logsumexp, matrices, recurrences
+from tridiag.kernels.jobs import copies, logsumexp, matrices, recurrences
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.jobs.job import Job
+from tridiag.kernels.jobs.storage import Storage
 from tridiag.kernels.jobs.systems import adjoint_of, granted, make_job, make_partition_job, restored, threads
+from tridiag.kernels.jobs.words.copies import DOUBTFUL, A, B, C
 from tridiag.kernels.jobs.words.job import POINTERS
 from tridiag.kernels.jobs.words.logsumexp import RESULT
 from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, DETERMINANT, WHERE_, X_, Systems
@@ -152,6 +155,23 @@ def call_status_long(form: Form, a: Any, b: Any, c: Any, where: Any = None) -> A
 
 
 def status_of(maker: Callable[..., Job], flags: tuple[int, ...], form: Form, a: Any, b: Any, c: Any, where: Any) -> Any:
+    """What rows tell that are dominant; else what a solve tells."""
+    solved = functools.partial(status_of_solve, maker, flags, form)
+    matrix = [(np.dtype(x.dtype), tuple(x.shape)) for x in (a, b, c)]
+    inside = jax.sharding.get_abstract_mesh().manual_axes  # where branches have to vary alike
+    if where is not None or inside or not copies.suits(form, matrix):
+        return solved(a, b, c, where)
+    doubtful = jnp.zeros((), jnp.int32)  # written to where a row does not tell
+    places = {POINTERS + k: x for k, x in zip((A, B, C, DOUBTFUL), (a, b, c, doubtful), strict=True)}
+    job = copies.make_job(form, Storage.of(matrix), granted(form))
+    (doubtful,) = custom_call(job, places, {POINTERS + DOUBTFUL: jax.typeof(doubtful)}, {3: 0})
+    regular = jnp.zeros(form.matrix_batch, jnp.int32)
+    return lax.cond(doubtful == 0, lambda: regular, lambda: solved(a, b, c, None))
+
+
+def status_of_solve(
+    maker: Callable[..., Job], flags: tuple[int, ...], form: Form, a: Any, b: Any, c: Any, where: Any
+) -> Any:
     """What a solve tells, of any right side: of a diagonal, which lies as that of a solve does, or of zeros."""
     form = form._replace(shape=form.matrix_shape, pivoting="auto")
     status = jnp.zeros(form.matrices, jnp.int32)  # written to where a pivot is zero

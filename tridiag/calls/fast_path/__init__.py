@@ -29,7 +29,15 @@ from tridiag.calls.fast_path import (
 )
 from tridiag.calls.fast_path.alignments import smith_waterman
 from tridiag.calls.fast_path.blocks import BLOCK_SOLVES
-from tridiag.calls.fast_path.factored import FACTORED_SOLVES, Eliminated, Kind, Shapes, factors
+from tridiag.calls.fast_path.factored import (
+    FACTORED_SOLVES,
+    FACTORINGS,
+    BoundFactors,
+    Eliminated,
+    Kind,
+    Made,
+    Shapes,
+)
 from tridiag.calls.fast_path.facts import facts_of
 from tridiag.calls.fast_path.filters import kalman
 from tridiag.calls.fast_path.matrices import DETERMINANTS, PRODUCTS
@@ -41,16 +49,18 @@ __all__ = [
     "BLOCK_SOLVES",
     "DETERMINANTS",
     "FACTORED_SOLVES",
+    "FACTORINGS",
     "PRODUCTS",
     "RECURRENCES",
     "SOLVES",
     "STEPS",
+    "BoundFactors",
     "Eliminated",
     "Kind",
+    "Made",
     "Shapes",
     "bound_call",
     "bound_recurrence",
-    "factors",
     "facts_of",
     "forget",
     "kalman",
@@ -84,6 +94,7 @@ CACHES = (
 TABLES = (
     SOLVES,
     FACTORED_SOLVES,
+    FACTORINGS,
     PRODUCTS,
     DETERMINANTS,
     BLOCK_SOLVES,

@@ -28,14 +28,15 @@ from tridiag.calls.fast_path.facts import (
     surely_disjoint,
 )
 from tridiag.calls.fast_path.matrices import lifted, plan_of_matrices, recalled
+from tridiag.calls.fast_path.storage import POOL
 from tridiag.calls.plan import UNASKED, Plan, axis_alone, wants_check
-from tridiag.kernels.jobs.batches import LINE, contiguous
-from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Keepable, Same
+from tridiag.kernels.jobs.batches import contiguous
+from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Keepable, Same, Several
 from tridiag.problems.forms import Form, Shape
 from tridiag.selection.choose import choose
 
 Shapes = tuple[Shape, ...]
-PIECE = 128 * 1024  # bytes from which on the C library asks the system for memory, at first
+LARGEST = 512 * 1024  # bytes of a storage that a table makes; larger ones are lent
 
 
 class Kind(NamedTuple):
@@ -49,6 +50,14 @@ class Kind(NamedTuple):
     axis_name: str | tuple[str, ...] | None = None  # inside `jax.shard_map`: along which axes rows follow each other
 
 
+class Made(NamedTuple):
+    """Matrices that nobody else has, their factors and status."""
+
+    matrix: tuple[Any, ...]  # a, b, c, where
+    factors: Any
+    status: Any
+
+
 class BoundFactors(NamedTuple):
     """An elimination that waits for its matrices."""
 
@@ -56,10 +65,20 @@ class BoundFactors(NamedTuple):
     later: bool  # whether it tells the status alone, and no factors are kept
     casts: Casts
     plain: bool  # without exchanges: where it breaks down, it is to be looked at again
-    axis: int  # of later right sides
+    options: dict[str, Any]  # the axis of later right sides, pivoting, periodic
+    free: bool  # whether the backend was not named
     name: str  # of the backend
     kind: Kind
-    room: int  # the bytes that it takes for factors, in memory of the caller's; 0: it makes its own
+    stored: Any  # the same as a function of a, b, c and a storage; or None
+
+    def parts(self, storage: Array) -> Made:
+        """What such a storage holds."""
+        copies, factors, status = self.stored.parts(storage)
+        return self.of_library(Made((*copies, None), factors, status))
+
+    def of_library(self, made: Made) -> Made:
+        """With matrices and status as arrays of the caller's library."""
+        return made if self.kind.library == "numpy" else of_tensors(made)
 
 
 class Eliminated(NamedTuple):
@@ -86,6 +105,13 @@ class Known(NamedTuple):
     kind: Kind
     factors: tuple[Facts, ...]  # of the arrays that hold them; () where there are none, or the backend has others
 
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        """`same_known` makes one object of all that is equal, and hashing its facts takes as long as a small call."""
+        return id(self)
+
 
 same_known = functools.lru_cache(1024, typed=True)(Known)  # one object for all that is equal, by which tables know it
 
@@ -104,48 +130,50 @@ class BoundFactored(NamedTuple):
     kept: Keepable | None
 
 
-def factors(a: Any, b: Any, c: Any, where: Array | None, axis: Any, *options: Any) -> tuple[Any, ...] | None:
-    """Copies of the matrices, what is known of them, their factors and status; None where this is not the way."""
-    bound = recalled(bound_factors, [a, b, c], where, axis, options)
-    if bound is None:
+def factored_of(a: Any, b: Any, c: Any, where: Array | None, axis: Any, *options: Any) -> tuple[Any, Any] | None:
+    """A storage, or what was made of the matrices, and what is known of them; None where this is not the way."""
+    found = recalled(bound_factors, [a, b, c], where, axis, options)
+    if found is None:
         return None
-    own, storage = own_of((a, b, c), bound.room)
-    mask = None if where is None else np.array(where)
-    found = made(bound, own, mask, storage)
-    return found and ((*own, mask), *found)
+    bound, kept = found
+    if bound.stored is None:
+        made = eliminated(bound, [np.array(x) if type(x) is np.ndarray else x for x in (a, b, c)], where)
+        return None if made is None else (made, bound)
+    memory = POOL.take(bound.stored.storage.size)
+    doubtful = bound.stored(a, b, c, memory)
+    if bound.later and doubtful:
+        made = eliminated(bound, bound.stored.storage.views(memory), None)
+        return None if made is None else (made, bound)
+    if bound.plain and not bound.later:
+        made = bound.parts(memory)
+        return None if made.status.any() else (made, bound)
+    if kept:
+        FACTORINGS.keep(kept)
+    return memory, bound
 
 
-def own_of(given: tuple[Any, ...], room: int) -> tuple[list[Any], Array | None]:
-    """Copies of the arrays, which are contiguous, and so many bytes more; None of these: whoever wants them makes them.
-
-    Large ones in one piece: of many the C library gives back to the system what a loop frees together, even where it
-    would keep each, and their pages are made anew in every turn.
-    """
-    if room < PIECE and all(getattr(x, "nbytes", 0) < PIECE for x in given):
-        return [np.array(x) if type(x) is np.ndarray else x for x in given], None
-    sizes = [-(-x.nbytes // LINE) * LINE if type(x) is np.ndarray else 0 for x in given]
-    storage, at, own = np.empty(sum(sizes) + room, np.uint8), 0, []
-    for x, size in zip(given, sizes, strict=True):
-        if size:
-            copy = np.ndarray(x.shape, x.dtype, storage, at, x.strides)
-            copy[...] = x
-            x, at = copy, at + size
-        own.append(x)
-    return own, storage[at:] if room else None
+FACTORINGS = CallTable(factored_of)  # of a, b, c, where, axis, and the options
 
 
-def made(
-    bound: BoundFactors, own: list[Any], mask: Array | None, storage: Array | None = None
-) -> tuple[Any, ...] | None:
-    """What is known of matrices that nobody else has, their factors and status; None where this is not the way."""
+def eliminated(bound: BoundFactors, own: list[Any], where: Array | None) -> Made | None:
+    """Factors and status of matrices that nobody else has, but for a mask; None where this is not the way."""
     given = cast([*own], bound.casts) if bound.casts else own
     if given is None:
         return None
-    found = bound.call(*given, mask) if storage is None else bound.call(*given, mask, storage=storage)
-    factors, status = (None, found) if bound.later else (found, np.array(found.status))
+    mask = None if where is None else np.array(where)
+    found = bound.call(*given, mask)
+    made, status = (None, found) if bound.later else (found, np.array(found.status))
     if bound.plain and status.any():
         return None
-    return bound.axis, bound.name, bound.kind, factors, status
+    return bound.of_library(Made((*own, mask), made, status))
+
+
+def of_tensors(made: Made) -> Made:
+    """Matrices and status as tensors of PyTorch, which share the memory of the arrays."""
+    import torch
+
+    *matrix, status = (x if x is None else torch.from_numpy(x) for x in (*made.matrix, made.status))
+    return Made(tuple(matrix), made.factors, status)
 
 
 @functools.lru_cache(1024, typed=True)
@@ -157,10 +185,10 @@ def bound_factors(
     pivoting: bool | str,
     periodic: bool,
     library: str = "numpy",
-) -> BoundFactors | None:
+) -> tuple[BoundFactors, Keepable | None] | None:
     """The elimination of a, b, c with these facts, if their backend calls its kernel with arrays as they are.
 
-    ``library``: of the caller's arrays, of which these are views.
+    And what a table may keep of it. ``library``: of the caller's arrays, of which these are views.
     """
     arrays = [fact for fact in (*facts, where) if isinstance(fact, tuple)]
     if not may_be_bound(facts) or not all(map(is_contiguous, arrays)):
@@ -175,11 +203,26 @@ def bound_factors(
     later = factors_later(plan, entry.name) if backend == "auto" else None
     bind = later.module().bound_zero_pivots if later else entry.module().bound_factor
     matrix = [extents_of(fact, plan, k) for k, fact in enumerate(facts)]
-    call = bind(form, *lifted(form, (*matrix, where, None, None)), matrix[1][0])
+    extents = lifted(form, (*matrix, where, None, None))
+    call = bind(form, *extents, matrix[1][0])
     placed = axis if one else form.axis - len(form.shape)
-    kind = Kind(library, plan.problem.dtype, form.n, shapes, not one and axis >= 0)
-    room = getattr(call, "room", 0)
-    return BoundFactors(call, later is not None, casts, form.pivoting is False, placed, entry.name, kind, room)
+    kind, free = Kind(library, plan.problem.dtype, form.n, shapes, not one and axis >= 0), backend == "auto"
+    asked = {"axis": placed, "pivoting": pivoting, "periodic": periodic}
+    stored = None
+    if not casts and where is None and len(arrays) == 3:
+        matrices = [fact[:2] for fact in facts]
+        if later:
+            stored = later.module().bound_copies(form, matrices)
+        elif hasattr(entry.module(), "bound_stored_factor"):
+            stored = entry.module().bound_stored_factor(form, matrices, *extents, matrix[1][0])
+    bound = BoundFactors(call, later is not None, casts, form.pivoting is False, asked, free, entry.name, kind, stored)
+    plainly = bound.plain and not bound.later  # what is found is looked at
+    if stored is None or stored.storage.size > LARGEST or library != "numpy" or plainly:
+        return bound, None
+    given = *facts, *map(Same, (None, axis, backend, pivoting, periodic))
+    sources = (0, 1, 2, RESULT) if later else (0, 1, 2, *[NOTHING] * 4, RESULT)
+    result = Several(np.dtype(np.uint8), ((stored.storage.size,),), bound)
+    return bound, kept_call_of(stored.call, given, casts, result, sources, RESULT, bound.later)
 
 
 def known(status: Any, eliminated: Eliminated) -> tuple[Any, ...] | None:

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from tridiag.calls.fast_path.factored import Eliminated, Known, bound_factors, known_alike, made, solver_of
+from tridiag.calls.fast_path.factored import Eliminated, Known, Made, factored_of, known_alike, solver_of
 from tridiag.calls.fast_path.facts import fits
-from tridiag.calls.fast_path.matrices import recalled
 from tridiag.calls.fast_path.tensors import (
     Casts,
     Reaches,
@@ -42,6 +41,28 @@ class BoundAdjoint(NamedTuple):
 
     call: Callable[..., bool]  # of a, b, c, where, g, w; and of x and the gradients of a, b, c, or perhaps of factors
     reaches: Reaches
+
+
+class Held:
+    """Factors, and the latest call that was bound to them."""
+
+    __slots__ = ("factors", "latest")
+
+    def __init__(self, factors: Any) -> None:
+        self.factors = factors
+        self.latest: tuple[Any, Any] = (
+            None,
+            None,
+        )  # a call without them and with them; in one piece, for several threads
+
+    def bind(self, call: BoundSolve) -> BoundSolve:
+        """The call with these factors."""
+        unbound, found = self.latest
+        if unbound is not call:
+            found = call._replace(options=call.options._replace(factors=self.factors))
+            self.latest = call, found
+        bound: BoundSolve = found
+        return bound
 
 
 class BoundSolve(NamedTuple):
@@ -80,10 +101,10 @@ def known(status: Any, eliminated: Eliminated) -> tuple[Any, ...] | None:
     if status.device.type != "cpu" or status.any():
         return None
     *bands, where = facts_of_all(eliminated.matrix)
-    return known_alike((tuple(bands), where), eliminated), *eliminated.matrix, eliminated.factors
+    return known_alike((tuple(bands), where), eliminated), *eliminated.matrix, Held(eliminated.factors)
 
 
-def factors(a: Any, b: Any, c: Any, where: Any, axis: Any, *options: Any) -> tuple[Any, ...] | None:
+def factors(a: Any, b: Any, c: Any, where: Any, axis: Any, *options: Any) -> tuple[Any, Any] | None:
     """As `tridiag.calls.fast_path.factored.factors` of tensors of one dtype in host memory."""
     given = [a, b, c] if where is None else [a, b, c, where]
     facts = facts_of_all(given)
@@ -92,17 +113,17 @@ def factors(a: Any, b: Any, c: Any, where: Any, axis: Any, *options: Any) -> tup
     exact = not (b.is_floating_point() or b.is_complex())  # PyTorch and NumPy promote such to other dtypes
     if exact or not a.dtype is b.dtype is c.dtype or addresses_of(given, reaches_of(*facts)) is None:
         return None
-    own = [x.clone() for x in given]
+    own = [x.clone() for x in given] if needs_gradient(given) else given
     try:
-        *bands, mask = [x.detach().numpy() for x in own] + [None] * (4 - len(own))
+        arrays = [x.detach().numpy() for x in own]
     except TypeError:  # of a dtype that NumPy has not
         return None
-    bound = recalled(bound_factors, bands, mask, axis, (*options, "torch"))
-    found = None if bound is None else made(bound, bands, mask)
-    if found is None:
-        return None
-    *known, status = found
-    return (*own[:3], own[3] if len(own) > 3 else None), *known, torch.from_numpy(status)
+    found = factored_of(*arrays, *[None] * (4 - len(arrays)), axis, *options, "torch")
+    if found is None or own is given:
+        return found
+    made, bound = found
+    parts = made if isinstance(made, Made) else bound.parts(made)
+    return parts._replace(matrix=(*own, *[None] * (4 - len(own)))), bound
 
 
 def attempt(a: Any, b: Any, c: Any, d: Any, where: Any, out: Any, axis: Any, *options: Any, factors: Any) -> Any:
@@ -115,7 +136,7 @@ def attempt(a: Any, b: Any, c: Any, d: Any, where: Any, out: Any, axis: Any, *op
     if bound is None or addresses is None:
         return None
     if bound.factored:
-        bound = bound._replace(options=bound.options._replace(factors=factors))
+        bound = factors.bind(bound)
     differentiated = needs_gradient(given)
     if bound.in_place:
         given[5], addresses[5] = d, addresses[3]

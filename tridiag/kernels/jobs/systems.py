@@ -27,6 +27,7 @@ from tridiag.kernels.jobs.batches import (
 from tridiag.kernels.jobs.caches import room_for_results
 from tridiag.kernels.jobs.job import Job
 from tridiag.kernels.jobs.quota import quota
+from tridiag.kernels.jobs.storage import Storage
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.problems.forms import Blocks, Form, Recurrence
 
@@ -403,6 +404,22 @@ def leaving_hard(job: Job, word: int, workers: int) -> Job:
     """A job whose systems without certificate are solved by the kernel whose address is in a word."""
     words = job.words.copy()
     words[J.Systems.hard.word], words[J.Systems.hard_helpers.word] = word, workers - 1 - job.helpers
+    words.flags.writeable = False
+    return job._replace(words=words)
+
+
+def make_storing_job(
+    form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], storage: Storage, workers: int
+) -> Job:
+    """The job that factors matrices, to a storage: copies of a, b and c, factors, certificates and status."""
+    job = make_job(form, shapes, strides, dtypes, J.FACTORING, workers)
+    words = job.words.copy()
+    values = J.Systems.filled(
+        sizes=[math.prod(shape) * dtype.itemsize for dtype, shape in storage.arrays[:3]], places=storage.places,
+        bytes_of_status=storage.size - LINE - storage.places[-1], large=storage.size > CACHES,
+    )  # fmt: skip
+    words[: J.Systems.words] |= values
+    words[J.Systems.flags.word] |= J.STORED
     words.flags.writeable = False
     return job._replace(words=words)
 

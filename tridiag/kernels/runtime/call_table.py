@@ -80,6 +80,7 @@ class Met(Record):
     places = Words(ARGUMENTS)  # how far from the job that is then
     out = Word()  # the argument that takes the result, or -1: it is made
     several = Word()  # 0: the result is one array; else a tuple of so many
+    beside = Word()  # the address of an object that is the last of such a tuple, or 0
     dtype, shapes = Word(), Word()  # of what is made; how far from here the number of axes and the lengths of each are
     guard, facts = Word(), Word()  # a C function f(job, facts), not zero where values are out of the ordinary; or 0
     checked = Word()  # whether systems that may be singular are looked at
@@ -119,10 +120,11 @@ class Number(NamedTuple):
 
 
 class Several(NamedTuple):
-    """A result that is a tuple of arrays."""
+    """A result that is a tuple of arrays, and of an object behind them, if there is one."""
 
     dtype: np.dtype[Any]
     shapes: tuple[tuple[int, ...], ...]
+    beside: Any = None
 
 
 class Guard(NamedTuple):
@@ -156,7 +158,8 @@ def kept_call(
     """
     if len(arguments) > ARGUMENTS or len(sources) > POINTERS:
         return None
-    template, shapes = run.__self__, result.shapes if isinstance(result, Several) else (result.shape,)
+    template, several = run.__self__, isinstance(result, Several)
+    shapes, beside = (result.shapes, result.beside) if several else ((result.shape,), None)
     head, words_of_job = template[: JOB // 8], template[JOB // 8 :]
     tail: list[int] = []
     columns, reads = [column(x, tail) for x in arguments], [reading(x) for x in arguments]
@@ -166,7 +169,8 @@ def kept_call(
     job = 8 * (Met.words + len(tail))
     words = Met.filled(
         len(tail) + len(words_of_job), count=len(arguments), groups=len(groups), tuples=tuples_of(groups), out=out,
-        several=len(shapes) if isinstance(result, Several) else 0, dtype=id(result.dtype), shapes=results,
+        several=len(shapes) if several else 0, beside=0 if beside is None else id(beside),
+        dtype=id(result.dtype), shapes=results,
         checked=checked, threads=threads, pointers=len(sources), kernel=head[KERNEL // 8], helpers=head[HELPERS // 8],
         long=head[LONG // 8], job=job, bytes_of_job=head[SIZE // 8], room=ends[-1],
     )  # fmt: skip
@@ -178,7 +182,7 @@ def kept_call(
     if guard is not None:
         words[Met.guard.word], words[Met.facts.word] = guard.address, guard.facts.ctypes.data
     words[Met.words :] = [*tail, *words_of_job]
-    return words, result.dtype, tuple(arguments), template, guard
+    return words, result.dtype, tuple(arguments), template, guard, beside
 
 
 def tuples_of(groups: Sequence[int | None]) -> int:

@@ -206,9 +206,13 @@ def made(table, met):
     shape = address_of(met) + met.shapes
     if met.several == 0:
         return made_array(table, met, shape)
-    result = _tuple(met.several)
+    beside = met.beside
+    result = _tuple(met.several + (beside != 0))
     if result == 0:
         return 0
+    if beside != 0:
+        keep(beside)  # for the tuple, which takes it
+        set_word(result + ITEMS + 8 * met.several, beside)
     for k in range(met.several):
         array = made_array(table, met, shape)
         if array == 0:

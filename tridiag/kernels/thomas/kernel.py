@@ -17,11 +17,12 @@ from tridiag.kernels.runtime.system import fresh
 from tridiag.kernels.runtime.threads import beginning, job_at, runner, task_runner
 from tridiag.kernels.runtime.work_items import items, part_of_item, report, reports
 from tridiag.kernels.simd.functions import definition
-from tridiag.kernels.simd.memory import c_function, call, flush, free, load, malloc, set_byte, set_word, word
+from tridiag.kernels.simd.memory import c_function, call, flush, free, load, malloc, set_byte, set_word, variable, word
 from tridiag.kernels.simd.records import RecordAt, address_of, at
 from tridiag.kernels.simd.vector import ONCE, OPTIONS
 from tridiag.kernels.thomas.both_ends import BOTH_ENDS, LEFT, SOLVED, SUBSTITUTE_ENDS
 from tridiag.kernels.thomas.deferred import CATCH_UP, some_wait
+from tridiag.kernels.thomas.few_factors import factor_one_by_one
 from tridiag.kernels.thomas.few_sides import FEW_SIDES
 from tridiag.kernels.thomas.gathered import solve_gathered
 from tridiag.kernels.thomas.interleaved import EXCHANGED_INTERLEAVED, SOLVE_INTERLEAVED, extent
@@ -31,8 +32,10 @@ from tridiag.kernels.thomas.masked_rows import SOLVE_MASKED_ROWS
 from tridiag.kernels.thomas.multiple_rhs import factor_few_matrices, solve_few_matrices, solve_multiple_rhs
 from tridiag.kernels.thomas.one_vector import SOLVE_GROUP
 from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_GROUP
+from tridiag.kernels.thomas.short_factors import factor_short
 from tridiag.kernels.thomas.short_sides import solve_short_own
 from tridiag.kernels.thomas.short_systems import solve_short, through_masked, through_whole
+from tridiag.kernels.thomas.stored import AT_ONCE, begin_storage, copy_shares
 from tridiag.kernels.thomas.workspace import allocate_workspace, free_workspace
 
 JOB, systems_at = RecordAt(Systems), at(Systems)
@@ -167,14 +170,20 @@ def work_multiple_rhs(job, zero):
     if address_of(worker) == 0:
         return
     width, matrices, tiles = job.lanes, job.matrices, job.tiles
+    count, together = (matrices + width - 1) // width, max(1, AT_ONCE // max(1, job.rows * width))
     for item in items(job):
         run, k0, k1 = part_of_item(job, item)
         begin = run * tiles
-        begin += solve_short_own(zero, job, worker, begin * width, min(matrices, (run + 1) * tiles * width)) // width
+        end = min(matrices, (run + 1) * tiles * width)
+        begin += solve_short_own(zero, job, worker, begin * width, end) // width
+        begin += factor_short(zero, job, worker, begin * width, end) // width
         for tile in range(begin, (run + 1) * tiles):
             first = tile * width
             if first >= matrices:
                 break
+            if tile % together == 0 or tile == begin:
+                behind = min(count, (run + 1) * tiles, (tile // together + 1) * together)
+                copy_shares(zero, job, tile, behind, count)
             used = min(width, matrices - first)
             if not solve_multiple_rhs(zero, job, worker, tile, first, used, k0, k1, tile > begin):
                 break
@@ -214,7 +223,13 @@ def prepare_few_matrices(job, zero):
     flags, n, matrices = job.flags, job.rows, job.matrices
     if job.shared == 0 or flags & J.FACTORED:
         return
-    if flags & J.FACTORING == 0:
+    if flags & J.FACTORING:
+        begin_storage(job)
+        copy_shares(zero, job, 0 * n, variable(1), variable(1))
+        if factor_one_by_one(zero, job):
+            job.task, job.next = 0, job.items
+            return
+    else:
         side = bytes_of_real(zero, ()) * parts_of(zero, ())
         memory = fresh(matrices * (3 * n * side + 1))
         job.owned = memory
@@ -232,6 +247,14 @@ def prepare_few_matrices(job, zero):
 preparation = c_function(prepare_few_matrices, "tridiag_prepare", first=JOB)
 
 
+@njit(**OPTIONS)
+def prepare_storage(job, zero):
+    begin_storage(job)
+
+
+storing = c_function(prepare_storage, "tridiag_prepare_storage", first=JOB)
+
+
 def build(dtype: str, kernel: str):
     """The C function void run(job, helpers) of a kernel for a dtype."""
     zero = np.zeros((), dtype)[()]
@@ -241,7 +264,7 @@ def build(dtype: str, kernel: str):
         return runner_or_both_ends(zero, TASKS[kernel], MASKED_ENDS, SUBSTITUTE_MASKED_ENDS)
     if kernel == "few_matrices":
         return runner_or_few_sides(zero, TASKS[kernel])
-    return runner(zero, TASKS[kernel])
+    return runner(zero, TASKS[kernel], storing if kernel == "multiple_rhs" else None)
 
 
 def runner_or_both_ends(zero, task, eliminate, substitute):

@@ -34,6 +34,9 @@ class Systems(Job):
     # of `tridiag.kernels.thomas.both_ends`: where words with the good lanes of groups are, or 0; how many; the systems
     # of a group
     good, good_words, group = Word(), Word(), Word()
+    # of STORED: the bytes of a, b and c; where in the storage copies of these begin, then factors, certificates and
+    # status, which so many bytes hold; the address of the storage's first cache line; whether it is larger than caches
+    sizes, places, bytes_of_status, storage, large = Words(3), Words(6), Word(), Word(), Word()
 
 
 AXES = Systems.words
@@ -45,6 +48,7 @@ LINED, LARGE = 64, 128  # all rows of x begin at the same place of a cache line;
 SIDE_BY_SIDE, END_TO_END = 1024, 2048  # so systems lie in memory; the former with ``abreast``, the latter of few rows
 FEWEST_ROWS, MOST_ROWS = 2, 7  # of real numbers that are sorted in registers where systems lie end to end
 GATHERED, MOST_GATHERED = 4096, 8  # systems of so few rows lie evenly spaced, each operand in a way of its own
+STORED = 8192  # FACTORING, to a storage, whose address is the pointer to factors
 LARGE_GRADIENTS = 512  # in place of LARGE, where x is read again and the gradients of a, b and c are not
 PLAIN, PIVOTED, AUTO = 0, 1, 2
 CERTIFIED, UNCERTIFIED = 0, 1  # of a system: certified; to be eliminated again, see `tridiag.kernels.thomas.refine`

@@ -1,0 +1,237 @@
+"""Copies of matrices and their factors in one piece of memory, made by one call of a kernel."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tridiag
+from tridiag.backends import numba_thomas
+from tridiag.calls.fast_path import storage
+from tridiag.calls.fast_path.factored import FACTORINGS
+from tridiag.kernels.jobs.copies import BLOCK
+from tridiag.kernels.jobs.storage import Storage
+from tridiag.problems.forms import Form
+
+SHAPES = [
+    ((1,), 0), ((2,), 0), ((3,), 0), ((64,), 0), ((400,), 0), ((9000,), 0), ((1, 5), 1), ((2, 30), 1), ((3, 30), 1),
+    ((4, 30), 1), ((5, 30), 1), ((7, 3), 1), ((8, 16), 1), ((33, 7), 1), ((100, 64), 1), ((40, 700), 1), ((3, 5, 9), 2),
+    ((5, 1), 1), ((7, 3), 0), ((64, 100), 0), ((300, 90), 0), ((2, 9, 4), 1), ((1, 6), 0),
+]  # fmt: skip
+
+
+def drawn(shape: tuple[int, ...], dtype: str, seed: int = 0) -> list[Any]:
+    """Matrices that are dominant by rows, and right sides."""
+    rng = np.random.default_rng(seed)
+    kind = np.dtype(dtype)
+    found = [rng.uniform(*of, shape).astype(kind) for of in ((-1, 1), (3, 4), (-1, 1), (-1, 1))]
+    if kind.kind == "c":
+        found = [x + 0.3j * rng.uniform(-1, 1, shape).astype(kind) for x in found]
+    return found
+
+
+def assert_near(x: Any, wanted: Any) -> None:
+    assert x.dtype == wanted.dtype and abs(x - wanted).max() <= 8 * np.finfo(x.dtype).eps * abs(wanted).max()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+@pytest.mark.parametrize(("shape", "axis"), SHAPES)
+def test_copies_and_factors(shape: tuple[int, ...], axis: int, dtype: str) -> None:
+    """The first call and those that a table finds; what becomes of the caller's arrays is not seen."""
+    for turn in range(4):
+        a, b, c, d = drawn(shape, dtype, turn)
+        wanted, before = tridiag.solve(a, b, c, d, axis=axis), [x.copy() for x in (a, b, c)]
+        matrix = tridiag.factor(a, b, c, axis=axis)
+        for x in (a, b, c):
+            x[...] = np.nan
+        for held, given in zip(matrix._matrix, before, strict=False):
+            assert held.tobytes() == given.tobytes() and held.dtype == given.dtype and held.shape == given.shape
+        assert not matrix.status.any() and matrix.status.shape == tuple(np.delete(shape, axis))
+        for each in (matrix, copy.deepcopy(matrix), pickle.loads(pickle.dumps(matrix))):
+            assert_near(each.solve(d), wanted)
+        assert copy.copy(tridiag.factor(*before, axis=axis)).shape == shape
+
+
+@pytest.mark.parametrize(("shape", "axis"), SHAPES)
+def test_couplings_that_nobody_reads_may_be_anything(shape: tuple[int, ...], axis: int) -> None:
+    a, b, c, d = drawn(shape, "float64")
+    wanted = tridiag.solve(a, b, c, d, axis=axis)
+    np.moveaxis(a, axis, 0)[0], np.moveaxis(c, axis, 0)[-1] = np.nan, np.inf
+    for _ in range(3):
+        matrix = tridiag.factor(a, b, c, axis=axis)
+        assert not matrix.status.any()
+        assert_near(matrix.solve(d), wanted)
+
+
+@pytest.mark.parametrize("pivoting", [False, True, "auto"])
+@pytest.mark.parametrize(("shape", "axis"), [*SHAPES, ((1, 9000), 1), ((9000, 1), 0), ((70, 130), 0)])
+def test_the_status_is_that_of_elimination_with_exchanges(
+    shape: tuple[int, ...], axis: int, pivoting: bool | str
+) -> None:
+    """Where one system is singular, wherever it is, where one has NaN, and where couplings are larger."""
+    n, rng = shape[axis], np.random.default_rng(0)
+    for kind in ("singular", "nan", "coupled", "zero diagonal"):
+        a, b, c, _ = drawn(shape, "float64")
+        rows = [np.moveaxis(x, axis, -1).reshape(-1, n) for x in (a, b, c)]
+        system, row = int(rng.integers(len(rows[1]))), int(rng.integers(n))
+        if kind == "singular":
+            for x, place in zip(rows, (row, row, row), strict=True):
+                x[system, place] = 0
+        elif kind == "nan":
+            rows[1][system, row] = np.nan
+        elif kind == "coupled":
+            rows[0][system], rows[2][system] = 7, 5
+        else:
+            rows[1][system, row] = 0
+        rows = [np.moveaxis(x.reshape(np.moveaxis(a, axis, -1).shape), -1, axis) for x in rows]
+        given = [np.ascontiguousarray(x) for x in rows]
+        wanted = tridiag.factor(*given, axis=axis, backend="numpy_thomas", pivoting=True).status
+        for _ in range(3):
+            found = tridiag.factor(*given, axis=axis, pivoting=pivoting).status
+            assert found.tolist() == wanted.tolist(), kind
+        assert (np.count_nonzero(wanted) == 1) or kind != "singular"
+
+
+def test_dominance_is_told_of_every_row() -> None:
+    """A row that is not dominant is found in the first and the last block, at their ends, and in the last vector."""
+    for n, edge in ((3 * BLOCK + 5, 1), (2 * BLOCK, 1), (300, 41), (7, 3 * BLOCK + 3)):
+        shape = (n, edge)
+        a, b, c, _ = drawn(shape, "float64")
+        form = Form(shape, shape, 0)
+        call = numba_thomas.bound_copies(form, [(x.dtype, x.shape) for x in (a, b, c)])
+        assert call is not None
+        memory = np.empty(call.storage.size, np.uint8)
+        assert not call(a, b, c, memory)
+        for place in {0, 1, 7, 8, edge, BLOCK - 1, BLOCK, BLOCK + 1, n * edge // 2, n * edge - 2, n * edge - 1}:
+            for value in (0.0, np.nan, np.inf, 1e-305, -1e306):
+                worse = b.copy()
+                worse.flat[place] = value
+                assert call(a, worse, c, memory), (n, edge, place, value)
+                assert all(
+                    x.tobytes() == y.tobytes() for x, y in zip((a, worse, c), call.storage.views(memory), strict=True)
+                )
+
+
+def test_dominance_that_is_rounding_is_not_taken_for_regular() -> None:
+    """The last pivot of rows that add up to zero is zero."""
+    n = 50
+    a, b, c = -np.ones((2, n)), np.full((2, n), 2.0), -np.ones((2, n))
+    b[0, 0] = b[0, -1] = 1
+    for axis, given in ((1, (a, b, c)), (0, tuple(np.ascontiguousarray(x.T) for x in (a, b, c)))):
+        for _ in range(3):
+            assert tridiag.factor(*given, axis=axis).status.tolist() == [n, 0]
+
+
+def test_memory_is_lent_once_and_comes_back() -> None:
+    """Of factors that live nobody else gets the memory; a copy of an attribute keeps it as the factors do."""
+    pool, size = storage.Pool(), 2 * storage.SMALLEST
+    first, second = pool.take(size), pool.take(size)
+    assert not np.may_share_memory(first, second)
+    view = Storage.of([(np.dtype("f8"), (10, 10))]).views(first)[0].T[2:]
+    place = first.__array_interface__["data"][0]
+    del first
+    gc.collect()
+    assert not pool.free
+    del view
+    assert list(pool.free) == [place] and pool.take(size).__array_interface__["data"][0] == place
+    del second
+    assert len(pool.free) == 2 and not pool.lent
+    lent = [pool.take(storage.KEPT // 8 + k) for k in range(12)]
+    lent.clear()
+    assert sum(x.nbytes for x in pool.free.values()) <= storage.KEPT
+
+
+def test_factors_of_several_threads_do_not_share_memory() -> None:
+    a, b, c, d = drawn((400, 100), "float64")
+    wanted, wrong = tridiag.solve(a, b, c, d), []
+
+    def run(k: int) -> None:
+        for _ in range(20):
+            matrix = tridiag.factor(a * (k + 1), b * (k + 1), c * (k + 1))
+            if not np.allclose(matrix.solve(d) * (k + 1), wanted, rtol=1e-12):
+                wrong.append(k)
+
+    threads = [threading.Thread(target=run, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_a_call_that_was_met_runs_no_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once one of 64 rows took fifteen times as long as a solve."""
+    a, b, c, d = drawn((64,), "float64")
+    for _ in range(3):
+        tridiag.factor(a, b, c)
+    monkeypatch.setattr("tridiag.calls.fast_path.factored.recalled", lambda *_: pytest.fail("asked"))
+    assert_near(tridiag.factor(a, b, c).solve(d), tridiag.solve(a, b, c, d))
+    assert FACTORINGS.call is not FACTORINGS.otherwise
+
+
+def test_jax_programs_tell_the_status_as_solves_do() -> None:
+    """Alone, mapped, scanned and inside a gradient, of dominant matrices, of others, and of singular ones."""
+    jax = pytest.importorskip("jax")
+    jnp = jax.numpy
+    for shape, axis in (((6, 40), 1), ((40, 6), 0), ((5, 1), 1), ((1, 6), 0)):
+        a, b, c, d = drawn(shape, "float64")
+        for kind in ("dominant", "nan where nobody reads", "not dominant", "singular"):
+            a, b, c = (np.moveaxis(x, axis, 0).copy() for x in (a, b, c))
+            if kind == "nan where nobody reads":
+                a[0], c[-1] = np.nan, np.inf
+            if kind == "not dominant":
+                b *= 0.3
+            if kind == "singular":
+                a[-1], b[-1, ..., 0], c[-2:] = 0, 0, 0
+            a, b, c = (np.moveaxis(x, 0, axis) for x in (a, b, c))
+            wanted = tridiag.factor(a, b, c, axis=axis, backend="numpy_thomas", pivoting=True).status
+            assert wanted.any() == (kind == "singular")
+            given = [jnp.asarray(x) for x in (a, b, c)]
+
+            def status(*matrix: Any, axis: int = axis) -> Any:
+                return tridiag.factor(*matrix, axis=axis - 2).status
+
+            stacked = [jnp.stack([x, x]) for x in given]
+            scanned = jax.lax.scan(lambda carry, matrix: (carry, status(*matrix)), 0, tuple(stacked))[1]
+            for found in (jax.jit(status)(*given), jax.vmap(status)(*stacked)[1], scanned[1]):
+                assert found.tolist() == wanted.tolist()
+
+            if kind != "singular":
+                found, other = gradients(*given, jnp.asarray(d), axis)
+                np.testing.assert_allclose(found, other, rtol=1e-9, atol=1e-12)
+
+
+def gradients(a: Any, b: Any, c: Any, d: Any, axis: int) -> tuple[Any, Any]:
+    """Those of a sum of solutions with respect to b, by factors inside a program and without."""
+    import jax
+
+    def factored(b: Any) -> Any:
+        return tridiag.factor(a, b, c, axis=axis).solve(d, check=False).sum()
+
+    return jax.jit(jax.grad(factored))(b), jax.grad(lambda b: tridiag.solve(a, b, c, d, axis=axis).sum())(b)
+
+
+def test_keys_of_compiled_programs_with_factors() -> None:
+    """One program takes all factors of the same kind, and others those of another."""
+    jax = pytest.importorskip("jax")
+    seen = []
+
+    @jax.jit
+    def solved(matrix: Any, d: Any) -> Any:
+        seen.append(matrix)
+        return matrix.solve(d)
+
+    a, b, c, d = (jax.numpy.asarray(x) for x in drawn((3, 20), "float64"))
+    for k in range(3):
+        matrix = tridiag.factor(a, b + k, c)
+        for each in (matrix, jax.tree.map(lambda x: x, matrix), copy.copy(matrix)):
+            np.testing.assert_allclose(solved(each, d), tridiag.solve(a, b + k, c, d), rtol=1e-12)
+    assert len(seen) == 1
+    solved(tridiag.factor(a, b, c, pivoting=True), d)
+    assert len(seen) == 2
