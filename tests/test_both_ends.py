@@ -51,6 +51,17 @@ def test_these_shapes_go_this_way(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+def test_two_pairs_of_long_systems_with_masks_go_this_way(dtype: str) -> None:
+    """Three of 347 rows took twice as long as a loop, one in each lane; one without a mask each is as quick there."""
+    for count, masked, abreast in ((2, True, 2), (3, True, 3), (4, True, 4), (5, True, 0), (3, False, 0)):
+        form = numba_thomas.Form((count, 347), (count, 347), 1, pivoting="auto")
+        x = np.empty((count, 347), dtype)
+        arrays = [x, x, x, np.empty(x.shape, bool) if masked else None, x, x]
+        made = systems.make_job(form, *numba_thomas.extents(arrays), (x.dtype, x.dtype), 0, 1)
+        assert J.Systems.view(made.words).abreast == abreast
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_few_right_sides_of_a_matrix_are_systems_of_their_own(dtype: str) -> None:
     """As many as fill no vector, of one matrix or of some: bits are those of systems each with its matrix."""
     lanes = systems.lanes_of(np.dtype(dtype))

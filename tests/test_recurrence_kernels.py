@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 
@@ -255,3 +256,38 @@ def test_no_item_writes_the_sequences_of_another(dtype: str, reverse: bool) -> N
     np.testing.assert_array_equal(room[:lanes], before)
     wanted = tridiag.linear_recurrence(a, x, reverse=reverse, backend="numba_scan")
     np.testing.assert_array_equal(room[lanes:], wanted[lanes:])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("order", [2, 3])
+def test_the_bits_of_filters_do_not_depend_on_the_caches(dtype: str, order: int) -> None:
+    """Beyond the second level memory of the next sequences is asked for, by loops of their own."""
+    coefficients = tuple(np.dtype(dtype).type(v) for v in (1.2, -0.5, 0.1)[:order])
+    for steps in (40, 63, 150, 300):
+        x = np.random.default_rng(0).standard_normal((2 * jobs.SECOND_LEVEL // (3 * steps), steps)).astype(dtype)[:-3]
+        found = tridiag.linear_recurrence(coefficients, x)
+        few = slice(1000 // steps * 8, 1000 // steps * 8 + 40)
+        np.testing.assert_array_equal(found[few], tridiag.linear_recurrence(coefficients, x[few].copy()))
+        np.testing.assert_array_equal(found[-5:, ::-1], tridiag.linear_recurrence(
+            coefficients, x[-21:, ::-1].copy(), reverse=True)[-5:])  # fmt: skip
+
+
+@pytest.mark.parametrize("asks", [0, 1])
+def test_short_sequences_of_constant_coefficients_ask_for_the_next_ones(asks: int) -> None:
+    """Beyond the caches they took twice as long as one after another: as many begin at once, too short to foresee."""
+    from tridiag.kernels.recurrence.plain import ABREAST, Plain
+    from tridiag.kernels.simd.functions import emitted
+
+    emit = emitted(Plain(2, False, False, True, True).write)
+
+    @numba.njit
+    def run(count: int, n: int, y: int, x: int, a: int) -> None:
+        emit(0.0, (asks, count, n, y, 8, n * 8, x, 8, n * 8, a, 0, 0, a + 8, 0, 0, y, 0, 0, y, 0, 0))  # fmt: skip
+
+    count, n = 2 * ABREAST[0] + 3, 20
+    x, a = np.random.default_rng(0).standard_normal((count, n)), np.array([0.5, -0.25])
+    y = np.empty_like(x)
+    run(count, n, y.ctypes.data, x.ctypes.data, a.ctypes.data)
+    np.testing.assert_allclose(y, tridiag.linear_recurrence(tuple(a), x), rtol=1e-12, atol=1e-14)
+    (text,) = run.inspect_llvm().values()
+    assert ("call void @llvm.prefetch" in text) == bool(asks)

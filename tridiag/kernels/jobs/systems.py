@@ -52,6 +52,7 @@ BLOCK_ROW = 3  # times the rows of a block: unknowns of tridiagonal systems that
 # ones so few, of so few rows, or of so few rows of them all
 FEW_GROUPS, SMALL_ROWS = 2, 512
 FEW_SYSTEMS, LONGEST, SMALL = 2, 2048, 256
+FEW_MASKED = 4  # likewise of systems of which rows are taken out, two of which are eliminated at a time
 # of hard systems that are left to `tridiag.kernels.partition`: the fewest rows of each lane, a chunk of it; and so many
 # times the square of how many systems a group has, so that one after another they take no longer than side by side; or,
 # however many there are, more than stay in cache with all that is kept of a group
@@ -162,7 +163,7 @@ def from_both_ends(
         small = not long and -(-last // lanes) * (count // last) * form.n <= SMALL_ROWS
         alone = count == last and (last < lanes if long else few(form, last, lanes, helpers + 1))
         return (last, J.SIDE_BY_SIDE) if small or alone else (0, 0)
-    alone = count <= FEW_SYSTEMS and form.n <= LONGEST
+    alone = count <= (FEW_MASKED if masked else FEW_SYSTEMS) and form.n <= LONGEST
     if alone or count * form.n <= SMALL:
         return last, 0
     gathered = not masked and len(matrices) == 1 and form.n <= J.MOST_GATHERED and count >= lanes and not form.transpose

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from tridiag.kernels.access.moves import first_lanes, same_in_all
 from tridiag.kernels.jobs.words import recurrences as C
-from tridiag.kernels.recurrence.scalar import Plain
+from tridiag.kernels.recurrence.plain import Plain
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import LINE, Code
 

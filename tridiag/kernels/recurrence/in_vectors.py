@@ -12,7 +12,8 @@ from tridiag.kernels.jobs.words.recurrences import Recurrences
 from tridiag.kernels.recurrence.apart import bringing_steps, first_of, step_of
 from tridiag.kernels.recurrence.constant import EndToEnd, Vectors
 from tridiag.kernels.recurrence.order import functions
-from tridiag.kernels.recurrence.scalar import Plain, addresses_from, words_from
+from tridiag.kernels.recurrence.plain import Plain
+from tridiag.kernels.recurrence.scalar import addresses_from, words_from
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.runtime.workspace import Workspace, workspace

@@ -222,7 +222,7 @@ class Sequences(NamedTuple):
     def all(self, code: Code, count: Value, axis: Value, bases: Sequence[Value], some: Any) -> None:
         """``some`` of the sequences at a time, whose loops over steps may end early.
 
-        Of two or three that are left over the last one is computed more than once: that takes no longer.
+        Of three that are left over the last one is computed twice: that takes no longer.
         """
         strides, last = [code.word(axis + 8 * k) for k in range(OPERANDS)], count + -1
 
@@ -237,10 +237,12 @@ class Sequences(NamedTuple):
             return body
 
         columns, numbers = Columns(self.m), Numbers(self.m)
-        together = (count + (ABREAST // 2)) / ABREAST * ABREAST
+        together = (count + 1) / ABREAST * ABREAST
+        pairs = code.pick(together + 2 == count, count, together)
         code.depth += 1
         code.fori(0, together, taken(columns, ABREAST), step=ABREAST)
-        code.fori(together, count, taken(numbers if self.m <= LARGEST_OF_NUMBERS else columns, 1))
+        code.fori(together, pairs, taken(columns, 2), step=2)
+        code.fori(pairs, count, taken(numbers if self.m <= LARGEST_OF_NUMBERS else columns, 1))
         code.depth -= 1
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
-from llvmlite import ir
 from numba import njit
 
 from tridiag.kernels.access.operands import bytes_of_number, lanes_of
@@ -13,124 +12,16 @@ from tridiag.kernels.recurrence.abreast import Abreast
 from tridiag.kernels.recurrence.even_rows import even_rows
 from tridiag.kernels.recurrence.loops import HEIGHT
 from tridiag.kernels.recurrence.order import Order
+from tridiag.kernels.recurrence.plain import Plain
 from tridiag.kernels.recurrence.short_rows import short_rows
 from tridiag.kernels.runtime.work_items import field, items
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.interrupts import PIECE, stopping
-from tridiag.kernels.simd.values import Complex, Value
-from tridiag.kernels.simd.vector import OPTIONS, Code
+from tridiag.kernels.simd.vector import OPTIONS
 
 EVENLY_SPACED = 6, 2, 1  # sequences at a time, as long as there are so many: as many as registers have room for
 FROM_MEMORY = 2, 1  # likewise, past the caches, where processors ask ahead for what is read in order
-ABREAST = 8, 4, 2, 1  # sequences at a time, as long as there are so many: none waits for its own products
-IN_ORDER = 2  # at most so many, past the caches
-
-
-class Plain(NamedTuple):
-    """All steps of regularly spaced sequences, one number at a time."""
-
-    order: int
-    started: bool  # from values before the first step; else the coefficients of these are not read
-    transposed: bool  # products are carried on, so that no coefficient of another step is read
-    dense: bool = False  # the steps of the result, of x and of all coefficients lie side by side, in the same direction
-    constant: bool = False  # instead, coefficients are the same in all steps of all sequences
-
-    @property
-    def name(self) -> str:
-        told = f"{'_started' * self.started}{'_transposed' * self.transposed}{'_dense' * self.dense}"
-        told += "_constant" * self.constant
-        return f"plain{self.order}{told}"
-
-    def write(self, code: Code, *words: Value) -> None:
-        """``words``: sequences, steps; of y, x, the coefficients and the values before: address, stride, distance.
-
-        Before all of these 1 where no more than IN_ORDER sequences are to be computed at a time, else 0; where
-        coefficients are constant nothing but x is read, and there are more at a time all the same.
-        """
-        (in_order, count, n), operands = words[:3], [words[k : k + 3] for k in range(3, len(words), 3)]
-        if self.dense:
-            size = code.size_of_real * code.parts
-            forward = operands[C.Y][1] / size  # or backward: 1 or -1, of which a processor's addressing makes bytes
-            operands = [(address, forward, apart) for address, _, apart in operands]
-        numbers = [number_at(code, at) for at, *_ in operands[C.A : C.A + self.order]] if self.constant else []
-
-        def group(together: int) -> Any:
-            def body(first: Value, state: Any) -> Any:
-                places = [
-                    [(address + (first + k) * apart, stride) for k in range(together)]
-                    for address, stride, apart in operands
-                ]
-                y, x, more = places[C.Y], places[C.X], places[C.A :]
-                self.sequences(code, n, y, x, more[: self.order], more[self.order :], numbers)
-                return state
-
-            return body
-
-        done = code.integer(0)
-        for together in ABREAST if self.dense and not self.constant else (ABREAST[0], IN_ORDER, 1):
-            even = count / together * together
-            if together > IN_ORDER and not self.constant:
-                even = code.pick(in_order != 0, done, even)
-            code.fori(done, even, group(together), step=together)
-            done = even
-
-    def sequences(
-        self, code: Code, n: Value, y: Any, x: Any, coefficients: Any, before: Any, numbers: list[Any]
-    ) -> None:
-        """Some side by side; each operand as addresses and strides; ``numbers``: of constant coefficients."""
-        zero = code.integer(0)
-
-        def at(place: Any, i: Value) -> Value:
-            return place[0] + i * place[1] * (code.size_of_real * code.parts if self.dense else 1)
-
-        def take(place: Any, i: Value) -> Any:
-            return number_at(code, at(place, i))
-
-        def steps(terms: int) -> Any:
-            def step(i: Value, state: Any) -> Any:
-                found = []
-                for k, carried in enumerate(state):
-                    factors = numbers[:terms] or [take(a[k], i) for a in coefficients[:terms]]
-                    value = take(x[k], i)
-                    if self.transposed:
-                        value = value + carried[0]
-                        more = [*carried[1:], None]
-                        new = [
-                            a * value + m if m is not None else a * value for a, m in zip(factors, more, strict=True)
-                        ]
-                    else:
-                        for a, earlier in zip(factors[::-1], carried[:terms][::-1], strict=True):
-                            value = a * earlier + value
-                        new = [value, *carried[:-1]]
-                    store_number(code, at(y[k], i), value)
-                    found.append(tuple(new))
-                return tuple(found)
-
-            return step
-
-        nothing = Complex(*(2 * [real_zero(code)])) if code.parts == 2 else real_zero(code)
-        state = tuple(tuple(take(b[k], zero) if self.started else nothing for b in before) for k in range(len(y)))
-        begun = zero
-        if not (self.started or self.transposed):
-            for i in range(self.order):
-                state = code.fori(i, code.pick(n > i, zero + i + 1, zero + i), steps(i), state)
-            begun = zero + self.order
-        code.fori(begun, n, steps(self.order), state)
-
-
-def number_at(code: Code, address: Value) -> Any:
-    real = code.load_as(code.real, address)
-    return real if code.parts == 1 else Complex(real, code.load_as(code.real, address + code.size_of_real))
-
-
-def store_number(code: Code, address: Value, x: Any) -> None:
-    code.store_as(address, x.real if code.parts == 2 else x)
-    if code.parts == 2:
-        code.store_as(address + code.size_of_real, x.imag)
-
-
-def real_zero(code: Code) -> Value:
-    return Value(code, ir.Constant(code.real, 0.0))
+MOST_ASKED = 256  # steps of constant coefficients; the processor sees where longer sequences go
 
 
 def one_after_another(made: Order, order: int, library: Library, real: bool) -> Any:
@@ -151,13 +42,20 @@ def one_after_another(made: Order, order: int, library: Library, real: bool) -> 
     abreast, lies_evenly = evenly_spaced(made, order, library, real)
 
     @njit(**OPTIONS)
+    def asks_ahead(zero, job, words):
+        """1 where sequences of few steps lie end to end, beyond the second level of the cache, else 0."""
+        n, (step, of_result), of_x = words[1], words[3:5], words[7]
+        end_to_end = step > 0 and of_result == n * step and of_x == of_result
+        return 1 if end_to_end and n == job.steps and n <= MOST_ASKED and job.flags & C.FAR else 0
+
+    @njit(**OPTIONS)
     def run(zero, job, first, count, done, steps):
         """Some steps of sequences from the first on, regularly spaced, or of a single one, behind those ``done``."""
         extent = count, steps
         words = extent + words_of(job, first, done)
         begun, turned = done > 0 or job.flags & C.STARTED != 0, job.flags & C.TRANSPOSED != 0
         if not begun and not turned and coefficients_are_constant(zero, job):
-            given = (1 if job.flags & C.LARGE else 0, *words)
+            given = (asks_ahead(zero, job, words), *words)
             step = moves_alike(job, C.Y)
             if step == moves_alike(job, C.X) and abs(step) == bytes_of_number(zero, ()):
                 constant_dense(zero, given)
