@@ -137,14 +137,27 @@ def test_memory_is_lent_once_and_comes_back() -> None:
     place = first.__array_interface__["data"][0]
     del first
     gc.collect()
-    assert not pool.free
+    assert not any(pool.free.values())
     del view
-    assert list(pool.free) == [place] and pool.take(size).__array_interface__["data"][0] == place
+    (pieces,) = pool.free.values()
+    assert [piece.__array_interface__["data"][0] for piece in pieces] == [place]
+    assert pool.take(size - size // 9).__array_interface__["data"][0] == place
     del second
-    assert len(pool.free) == 2 and not pool.lent
-    lent = [pool.take(storage.KEPT // 8 + k) for k in range(12)]
+    assert len(pieces) == 2 and not pool.lent
+
+
+def test_memory_that_nobody_has_is_bounded() -> None:
+    """Of one size as much is kept as there is room for; of several those that were asked for last."""
+    pool, share = storage.Pool(), storage.KEPT // 8
+    lent = [pool.take(share) for _ in range(12)]
     lent.clear()
-    assert sum(x.nbytes for x in pool.free.values()) <= storage.KEPT
+    assert {size: len(pieces) for size, pieces in pool.free.items()} == {share: 8}
+    lent += [pool.take(2 * share) for _ in range(3)]
+    lent.clear()
+    assert {size: len(pieces) for size, pieces in pool.free.items()} == {2 * share: 3}
+    largest = pool.take(storage.KEPT)
+    del largest
+    assert {size: len(pieces) for size, pieces in pool.free.items()} == {storage.KEPT: 1}
 
 
 def test_factors_of_several_threads_do_not_share_memory() -> None:

@@ -28,7 +28,7 @@ from tridiag.calls.fast_path.facts import (
     surely_disjoint,
 )
 from tridiag.calls.fast_path.matrices import lifted, plan_of_matrices, recalled
-from tridiag.calls.fast_path.storage import POOL
+from tridiag.calls.fast_path.storage import POOL, SMALLEST
 from tridiag.calls.plan import UNASKED, Plan, axis_alone, wants_check
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Keepable, Same, Several
@@ -36,7 +36,7 @@ from tridiag.problems.forms import Form, Shape
 from tridiag.selection.choose import choose
 
 Shapes = tuple[Shape, ...]
-LARGEST = 512 * 1024  # bytes of a storage that a table makes; larger ones are lent
+LARGEST = SMALLEST  # bytes of a storage that a table makes; larger ones are lent
 
 
 class Kind(NamedTuple):

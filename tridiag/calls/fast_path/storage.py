@@ -14,42 +14,43 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 SMALLEST = 128 * 1024  # bytes; what is smaller the C library keeps
 KEPT = 64 * 1024 * 1024  # bytes of memory that nobody has, at most
-WASTE = 2  # times what was asked for, at most, of memory that is found again
 
 
 class Pool:
-    """Memory by its address: what nobody has, the latest last, and what is lent."""
+    """Memory of some sizes: what nobody has, and what is lent."""
 
     def __init__(self) -> None:
-        self.free: dict[int, Array] = {}
+        self.free: dict[int, list[Array]] = {}  # by size, that of which none was free for the longest time first
         self.lent: dict[int, tuple[weakref.ref[Array], Array]] = {}  # by the addresses of the former
 
     def take(self, size: int) -> Array:
         """So many bytes or more, which come back when the array, and the last one that is a view of it, are gone."""
         if not SMALLEST <= size <= KEPT:
             return np.empty(size, np.uint8)
-        memory = self.found(size)
-        if memory is None:
+        size = rounded(size)
+        try:
+            memory = self.free[size].pop()
+        except (KeyError, IndexError):
             memory = np.empty(size, np.uint8)
         lent: Array = np.frombuffer(memory.data, np.uint8)  # of which views are views, not of the memory
         watched = weakref.ref(lent, self.come_back)
         self.lent[id(watched)] = watched, memory
         return lent
 
-    def found(self, size: int) -> Array | None:
-        """The smallest piece that is large enough, and not much larger."""
-        fitting = [(piece.nbytes, at) for at, piece in list(self.free.items()) if size <= piece.nbytes <= WASTE * size]
-        for _, at in sorted(fitting):
-            piece = self.free.pop(at, None)  # another thread may have taken it
-            if piece is not None:
-                return piece
-        return None
-
     def come_back(self, gone: weakref.ref[Array]) -> None:
         _, memory = self.lent.pop(id(gone))
-        self.free[memory.__array_interface__["data"][0]] = memory
-        while sum([piece.nbytes for piece in list(self.free.values())]) > KEPT:
-            self.free.pop(next(iter(list(self.free)), 0), None)
+        self.free.setdefault(memory.nbytes, []).append(memory)
+        while sum([size * len(pieces) for size, pieces in list(self.free.items())]) > KEPT:
+            pieces = self.free.pop(next(iter(list(self.free)), 0), [])
+            if pieces and pieces[-1] is memory:  # of the last size that is left: as many of it as there is room for
+                self.free[memory.nbytes] = pieces[: KEPT // memory.nbytes]
+                break
+
+
+def rounded(size: int) -> int:
+    """The next of four sizes from one power of two to the next, so that storages of nearly one size share memory."""
+    step = 1 << max(0, size.bit_length() - 3)
+    return -(-size // step) * step
 
 
 POOL = Pool()
