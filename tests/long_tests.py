@@ -72,6 +72,7 @@ LONG: dict[str, tuple[str, ...]] = {
         "test_the_nile_has_its_published_variances",
     ),
     "test_factor.py": (
+        "test_large_matrices_are_copied_in_one_piece[dDf-",
         "test_what_it_says_of_itself[numba_thomas-",
         "test_dtypes[numba_thomas-numpy-complex128]", "test_dtypes[numba_thomas-numpy-float32]",
         "test_dtypes[numba_thomas-torch-complex128]", "test_dtypes[numba_thomas-torch-float32]",
@@ -323,6 +324,7 @@ LONG: dict[str, tuple[str, ...]] = {
         "test_the_gradients_of_what_is_never_read_are_zero_under_jax",
         "test_the_gradients_of_what_is_never_read_are_zero_under_torch[numba_scan-torch]",
     ),
+    "test_recurrence_kernels.py": ("test_the_bits_of_filters_do_not_depend_on_the_caches[3-",),
     "test_recurrences.py": (
         "test_a_long_sequence_that_cannot_be_cut", "test_constant_coefficients_are_a_filter_of_scipy",
         "test_higher_orders[numba_scan-numpy-shape0--1-5-False]",
@@ -374,6 +376,7 @@ LONG: dict[str, tuple[str, ...]] = {
         "test_rows_that_share_sets_of_the_cache[float32-512-True]",
     ),
     "test_special_values.py": ("test_logarithms[numba_scan-numpy]", "test_logarithms[numba_scan-torch]"),
+    "test_stored_factors.py": ("test_copies_and_factors[complex128-", "test_copies_and_factors[float32-"),
     "test_survival.py": (
         "test_32_threads_at_once", "test_32_threads_at_once_inside_jit", "test_a_forked_child_after_jit",
         "test_a_pool_of_processes", "test_a_worker_of_an_executor", "test_memory_that_runs_out",

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 import tridiag
-from tridiag.backends import numba_thomas
-from tridiag.calls.fast_path import storage
+from tridiag.calls.fast_path import storage, stored_factors
 from tridiag.calls.fast_path.factored import FACTORINGS
 from tridiag.kernels.jobs.copies import BLOCK
 from tridiag.kernels.jobs.storage import Storage
@@ -40,8 +39,8 @@ def assert_near(x: Any, wanted: Any) -> None:
     assert x.dtype == wanted.dtype and abs(x - wanted).max() <= 8 * np.finfo(x.dtype).eps * abs(wanted).max()
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
 @pytest.mark.parametrize(("shape", "axis"), SHAPES)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
 def test_copies_and_factors(shape: tuple[int, ...], axis: int, dtype: str) -> None:
     """The first call and those that a table finds; what becomes of the caller's arrays is not seen."""
     for turn in range(4):
@@ -104,7 +103,7 @@ def test_dominance_is_told_of_every_row() -> None:
         shape = (n, edge)
         a, b, c, _ = drawn(shape, "float64")
         form = Form(shape, shape, 0)
-        call = numba_thomas.bound_copies(form, [(x.dtype, x.shape) for x in (a, b, c)])
+        call = stored_factors.copying(form, [(x.dtype, x.shape) for x in (a, b, c)])
         assert call is not None
         memory = np.empty(call.storage.size, np.uint8)
         assert not call(a, b, c, memory)

@@ -16,14 +16,12 @@ import numpy as np
 
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.backends import numba_thomas
-from tridiag.backends.numba_thomas import REGULAR, Extents, bound_copies, checked, extents, view
+from tridiag.backends.numba_thomas import REGULAR, Extents, checked, extents, view
 from tridiag.kernels.jobs.systems import granted, make_partition_job
 from tridiag.kernels.runtime.python_call import check
 from tridiag.kernels.table import Call, call_of
 from tridiag.libraries.arrays import library_of
 from tridiag.problems.forms import Form
-
-__all__ = ["bound_copies"]
 
 
 def call_for(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, Any]) -> Call:

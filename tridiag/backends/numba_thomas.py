@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tridiag.algorithms.matrix_rows import Matrix
-from tridiag.kernels.jobs import copies, matrices, products
+from tridiag.kernels.jobs import matrices, products
 from tridiag.kernels.jobs.batches import LINE, contiguous, is_packed, packed
 from tridiag.kernels.jobs.job import Job
-from tridiag.kernels.jobs.storage import Storage
 from tridiag.kernels.jobs.systems import (
     FEWEST_MATRICES,
     SCRATCH,
@@ -29,7 +28,6 @@ from tridiag.kernels.jobs.systems import (
     leaves_hard,
     leaving_hard,
     make_job,
-    make_storing_job,
     restored,
     threads,
     worth_threads,
@@ -251,68 +249,6 @@ def bound_factor(form: Form, shapes: Extents, strides: Extents, dtype: np.dtype[
     return Factoring(run, job, form, whole if keeps_factors(form) else (0,), dtype)
 
 
-def bound_stored_factor(
-    form: Form, arrays: Sequence[tuple[np.dtype[Any], Shape]], shapes: Extents, strides: Extents, dtype: np.dtype[Any]
-) -> StoredFactoring | None:
-    """Factors and copies of such matrices as a function of a, b, c and a storage; None where nothing is kept.
-
-    ``arrays``: the dtypes and shapes of a, b and c, which are contiguous.
-    """
-    if not keeps_factors(form) or shapes[3] is not None or dtype.kind not in "fc":
-        return None
-    found, count = bound_factor(form, shapes, strides, dtype), form.matrices
-    storage = Storage.of(
-        [*arrays, (dtype, found.shape), (np.dtype(np.uint8), (count,)), (np.dtype(np.int32), (count,))]
-    )
-    facts = form, shapes, strides, (dtype, dtype), storage
-    run = checked(form, lambda: call_of(make_storing_job, *facts, granted(form)).run)
-    return StoredFactoring(run, found.job, form, storage)
-
-
-class StoredFactoring(NamedTuple):
-    """Factors and copies of matrices of such facts, as a function of a, b, c and a storage."""
-
-    call: Callable[..., bool]
-    job: Job
-    form: Form
-    storage: Storage
-
-    def __call__(self, a: Any, b: Any, c: Any, memory: Any) -> bool:
-        """Whether plain elimination or that of a matrix without certificate met a zero pivot."""
-        return self.call(a, b, c, None, None, None, None, memory)
-
-    def parts(self, memory: np.ndarray[Any, Any]) -> tuple[list[Any], Factors, Any]:
-        """Copies, factors and status."""
-        *copies, tiles, kinds, status = self.storage.views(memory)
-        status = restored(self.job, status, self.form)
-        return copies, Factors(tiles, kinds, status), status
-
-
-def bound_copies(form: Form, arrays: Sequence[tuple[np.dtype[Any], Shape]]) -> StoredCopies | None:
-    """Copies of matrices, that show to be regular, as a function of a, b, c and a storage; ``arrays``: as above."""
-    storage = Storage.of(arrays)
-    if not copies.suits(form, arrays):
-        return None
-    run = checked(form, lambda: call_of(copies.make_job, form, storage, granted(form)).run)
-    return StoredCopies(run, form, storage)
-
-
-class StoredCopies(NamedTuple):
-    """Copies of matrices of such facts, as a function of a, b, c and a storage."""
-
-    call: Callable[..., bool]
-    form: Form
-    storage: Storage
-
-    def __call__(self, a: Any, b: Any, c: Any, memory: Any) -> bool:
-        """Whether a matrix does not show that it is regular."""
-        return self.call(a, b, c, memory)
-
-    def parts(self, memory: np.ndarray[Any, Any]) -> tuple[list[Any], None, Any]:
-        """Copies, no factors, and the status of regular matrices."""
-        return self.storage.views(memory), None, np.zeros(self.form.matrix_batch, np.int32)
-
-
 class Factoring(NamedTuple):
     """The factors of matrices of such facts, as a function of a, b, c, where."""
 
@@ -322,23 +258,20 @@ class Factoring(NamedTuple):
     shape: tuple[int, ...]  # of the tiles
     dtype: np.dtype[Any]
 
-    @property
-    def room(self) -> int:
-        """The bytes that ``storage`` may have: of the tiles, which begin with a cache line."""
-        return math.prod(self.shape) * self.dtype.itemsize + LINE
-
-    def __call__(self, *matrix: Any, storage: np.ndarray[Any, Any] | None = None) -> Factors:
+    def __call__(self, *matrix: Any) -> Factors:
         count = self.form.matrices
         status, kinds = np.zeros(count, np.int32), np.full(count, J.UNCERTIFIED, np.uint8)
-        tiles = in_lines(np.empty(self.room, np.uint8) if storage is None else storage, self.shape, self.dtype)
+        tiles = in_lines(self.shape, self.dtype)
         self.run(*matrix, None, None, status, tiles, kinds)
         return Factors(tiles, kinds, restored(self.job, status, self.form))
 
 
-def in_lines(storage: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """An array in such bytes that begins with a cache line, so that a row of lanes is one."""
-    first = -storage.__array_interface__["data"][0] % LINE
-    return storage[first : first + math.prod(shape) * dtype.itemsize].view(dtype).reshape(shape)
+def in_lines(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """A new array that begins with a cache line, so that a row of lanes is one."""
+    size = math.prod(shape) * dtype.itemsize
+    memory = np.empty(size + LINE, np.uint8)
+    first = -memory.__array_interface__["data"][0] % LINE
+    return memory[first : first + size].view(dtype).reshape(shape)
 
 
 def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:

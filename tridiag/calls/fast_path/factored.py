@@ -210,11 +210,11 @@ def bound_factors(
     asked = {"axis": placed, "pivoting": pivoting, "periodic": periodic}
     stored = None
     if not casts and where is None and len(arrays) == 3:
+        from tridiag.calls.fast_path import stored_factors  # which imports kernels
+
         matrices = [fact[:2] for fact in facts]
-        if later:
-            stored = later.module().bound_copies(form, matrices)
-        elif hasattr(entry.module(), "bound_stored_factor"):
-            stored = entry.module().bound_stored_factor(form, matrices, *extents, matrix[1][0])
+        storing = stored_factors.copying if later else stored_factors.storing
+        stored = storing(form, matrices, *(() if later else (*extents, matrix[1][0])))
     bound = BoundFactors(call, later is not None, casts, form.pivoting is False, asked, free, entry.name, kind, stored)
     plainly = bound.plain and not bound.later  # what is found is looked at
     if stored is None or stored.storage.size > LARGEST or library != "numpy" or plainly:
