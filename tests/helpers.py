@@ -6,6 +6,8 @@ import ctypes
 import importlib
 import importlib.util
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -216,6 +218,12 @@ def assert_same_bits(x: Any, y: Any) -> None:
 
 
 # ---------------------------------------------------------------------------------------------------- systems
+
+
+def in_threads(work: Callable[[int], Any], count: int) -> list[Any]:
+    """What it returns for 0 <= k < count, each in a thread of its own, at the same time; an error in one is raised."""
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(work, range(count)))
 
 
 def let_tables_find_nothing(monkeypatch: Any, *tables: Any) -> None:

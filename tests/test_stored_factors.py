@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
-import threading
 from typing import Any
 
 import numpy as np
 import pytest
+from helpers import in_threads
 
 import tridiag
 from tridiag.calls.fast_path import storage, stored_factors
@@ -127,6 +127,17 @@ def test_dominance_that_is_rounding_is_not_taken_for_regular() -> None:
             assert tridiag.factor(*given, axis=axis).status.tolist() == [n, 0]
 
 
+def test_the_short_way_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plain elimination that breaks down is looked at again, not repeated first."""
+    asked: list[int] = []
+    taken = storage.POOL.take
+    monkeypatch.setattr(storage.POOL, "take", lambda size: asked.append(size) or taken(size))
+    a, b, c, _ = drawn((20, 30), "float64")
+    b[3, 0] = 0
+    assert not tridiag.factor(a, b, c, pivoting=False).status.any()  # with exchanges no pivot is zero
+    assert len(asked) == 1
+
+
 def test_memory_is_lent_once_and_comes_back() -> None:
     """Of factors that live nobody else gets the memory; a copy of an attribute keeps it as the factors do."""
     pool, size = storage.Pool(), 2 * storage.SMALLEST
@@ -169,11 +180,7 @@ def test_factors_of_several_threads_do_not_share_memory() -> None:
             if not np.allclose(matrix.solve(d) * (k + 1), wanted, rtol=1e-12):
                 wrong.append(k)
 
-    threads = [threading.Thread(target=run, args=(k,)) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(run, 4)
     assert not wrong
 
 

@@ -5,13 +5,13 @@ import inspect
 import pickle
 import pydoc
 import sys
-import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from helpers import in_threads
 
 import tridiag
 from tridiag.calls import fast_path
@@ -182,11 +182,7 @@ def test_many_threads_at_once() -> None:
             if not np.allclose(y, np.cumsum(x, axis=0)):
                 wrong.append(n)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(work, 8)
     assert wrong == []
 
 

@@ -383,11 +383,8 @@ def factor(
     status, where all are dominant by a hundredth, and else an elimination does. To JAX it is a tree, so that it
     can be an argument of jitted functions; its leaves belong together, and are not to be changed one by one.
     """
-    if type(a) is type(b) is type(c) is ndarray and axis_name is None:
-        made = FACTORINGS.call(a, b, c, where, axis, backend, pivoting, periodic)
-        if made is not None:
-            return Factorization.of(made)
-    elif compiling(a, b, c):
+    arrays = type(a) is type(b) is type(c) is ndarray and axis_name is None
+    if not arrays and compiling(a, b, c):
         options: dict[str, Any] = {"axis": axis, "pivoting": pivoting, "periodic": periodic, "where": where}
         return graph().outside(factor, a, b, c, backend=backend, **options)
     short = FACTORINGS.call if type(b) is ndarray else fast_path.of_tensors("factors", b)

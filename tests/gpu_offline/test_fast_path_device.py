@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import STANDIN, assert_solves, dominant, installed, to_library, uniform
+from helpers import STANDIN, assert_solves, dominant, in_threads, installed, to_library, uniform
 
 import tridiag
 from tridiag import recurrences, systems
@@ -211,22 +211,15 @@ def test_calls_inside_of_calls_and_of_other_threads(library: str, monkeypatch: p
 
     monkeypatch.setattr(launcher, "launch_of", interrupted)
     launcher.bound.cache_clear()
-    wrong: list[BaseException] = []
 
     def work(k: int) -> None:
-        try:
-            for _ in range(10):
-                assert_solves(to_host(solve(*given[k])), *drawn[k])
-        except BaseException as error:
-            wrong.append(error)
+        for _ in range(10):
+            assert_solves(to_host(solve(*given[k])), *drawn[k])
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    launcher.bound.cache_clear()
-    assert not wrong
+    try:
+        in_threads(work, 8)
+    finally:
+        launcher.bound.cache_clear()
 
 
 def test_work_is_done_on_the_device_of_the_arrays() -> None:

@@ -17,8 +17,9 @@ import numpy as np
 
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.kernels.jobs import matrices, products
-from tridiag.kernels.jobs.batches import LINE, contiguous, is_packed, packed
+from tridiag.kernels.jobs.batches import contiguous, is_packed, packed
 from tridiag.kernels.jobs.job import Job
+from tridiag.kernels.jobs.storage import Storage
 from tridiag.kernels.jobs.systems import (
     FEWEST_MATRICES,
     SCRATCH,
@@ -261,17 +262,10 @@ class Factoring(NamedTuple):
     def __call__(self, *matrix: Any) -> Factors:
         count = self.form.matrices
         status, kinds = np.zeros(count, np.int32), np.full(count, J.UNCERTIFIED, np.uint8)
-        tiles = in_lines(self.shape, self.dtype)
+        storage = Storage.of([(self.dtype, self.shape)])  # from a cache line on, so that a row of lanes is one
+        (tiles,) = storage.views(np.empty(storage.size, np.uint8))
         self.run(*matrix, None, None, status, tiles, kinds)
         return Factors(tiles, kinds, restored(self.job, status, self.form))
-
-
-def in_lines(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """A new array that begins with a cache line, so that a row of lanes is one."""
-    size = math.prod(shape) * dtype.itemsize
-    memory = np.empty(size + LINE, np.uint8)
-    first = -memory.__array_interface__["data"][0] % LINE
-    return memory[first : first + size].view(dtype).reshape(shape)
 
 
 def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:

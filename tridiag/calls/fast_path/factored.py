@@ -36,7 +36,6 @@ from tridiag.problems.forms import Form, Shape
 from tridiag.selection.choose import choose
 
 Shapes = tuple[Shape, ...]
-LARGEST = SMALLEST  # bytes of a storage that a table makes; larger ones are lent
 
 
 class Kind(NamedTuple):
@@ -217,7 +216,7 @@ def bound_factors(
         stored = storing(form, matrices, *(() if later else (*extents, matrix[1][0])))
     bound = BoundFactors(call, later is not None, casts, form.pivoting is False, asked, free, entry.name, kind, stored)
     plainly = bound.plain and not bound.later  # what is found is looked at
-    if stored is None or stored.storage.size > LARGEST or library != "numpy" or plainly:
+    if stored is None or stored.storage.size > SMALLEST or library != "numpy" or plainly:
         return bound, None
     given = *facts, *map(Same, (None, axis, backend, pivoting, periodic))
     sources = (0, 1, 2, RESULT) if later else (0, 1, 2, *[NOTHING] * 4, RESULT)

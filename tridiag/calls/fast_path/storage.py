@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray[Any, Any]
-SMALLEST = 128 * 1024  # bytes; what is smaller the C library keeps
+SMALLEST = 128 * 1024  # bytes; what is no larger the C library keeps, and a table of calls makes
 KEPT = 64 * 1024 * 1024  # bytes of memory that nobody has, at most
 
 
@@ -25,7 +25,7 @@ class Pool:
 
     def take(self, size: int) -> Array:
         """So many bytes or more, which come back when the array, and the last one that is a view of it, are gone."""
-        if not SMALLEST <= size <= KEPT:
+        if not SMALLEST < size <= KEPT:
             return np.empty(size, np.uint8)
         size = rounded(size)
         try:

@@ -50,10 +50,7 @@ class Held:
 
     def __init__(self, factors: Any) -> None:
         self.factors = factors
-        self.latest: tuple[Any, Any] = (
-            None,
-            None,
-        )  # a call without them and with them; in one piece, for several threads
+        self.latest: tuple[Any, Any] = (None, None)  # a call without them and with them; one object, for threads
 
     def bind(self, call: BoundSolve) -> BoundSolve:
         """The call with these factors."""
@@ -105,7 +102,7 @@ def known(status: Any, eliminated: Eliminated) -> tuple[Any, ...] | None:
 
 
 def factors(a: Any, b: Any, c: Any, where: Any, axis: Any, *options: Any) -> tuple[Any, Any] | None:
-    """As `tridiag.calls.fast_path.factored.factors` of tensors of one dtype in host memory."""
+    """As `tridiag.calls.fast_path.factored.factored_of`, of tensors of one dtype in host memory."""
     given = [a, b, c] if where is None else [a, b, c, where]
     facts = facts_of_all(given)
     if disturbed() or not all([is_dense(fact) and fact[2].type == "cpu" for fact in facts]):

@@ -83,6 +83,14 @@ def above_at(factors, part, n, i):
 
 
 @njit(**OPTIONS)
+def factors_alone(zero, job, k):
+    """Where pairs, and c', of the k-th of few matrices are, each of which has its factors for itself."""
+    n, part = job.rows, bytes_of_real(zero, ())
+    factors = job.factors + k * (3 * n * part)
+    return pairs_at(factors, part, 0), above_at(factors, part, n, 0)
+
+
+@njit(**OPTIONS)
 def factor_group(zero, job, worker, first, used, factors):
     """The factors of all rows of a group; returns its hard lanes."""
     lanes, low, high = lanes_of(zero, ()), worker.low, worker.high

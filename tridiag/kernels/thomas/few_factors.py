@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 from numba import njit, types
 
 from tridiag.kernels.access.bind import offset
-from tridiag.kernels.access.operands import bytes_of_real, parts_of
+from tridiag.kernels.access.operands import parts_of
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import A_, B_, C_
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.memory import set_byte
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import OPTIONS, Code
-from tridiag.kernels.thomas.factored import above_at, pairs_at
+from tridiag.kernels.thomas.factored import factors_alone
 from tridiag.kernels.thomas.factored_loops import factors
 from tridiag.kernels.thomas.pivot_products import of_one_lane
 from tridiag.kernels.thomas.steps import Factoring, no_quotient, pack
@@ -81,12 +81,12 @@ ONE, TWO, THREE, FOUR = (LOOPS.add(f"together_{k}", of_one_lane(Together(k).writ
 @njit(**OPTIONS)
 def places_of(zero, job, k):
     """What a `Matrix` takes."""
-    n, part, axes = job.rows, bytes_of_real(zero, ()), job.matrix_axes
-    at = job.factors + k * (3 * n * part)
+    axes = job.matrix_axes
+    pairs, above = factors_alone(zero, job, k)
     a = job.pointers[A_] + offset(job, J.AXES, axes, k, A_)
     b = job.pointers[B_] + offset(job, J.AXES, axes, k, B_)
     c = job.pointers[C_] + offset(job, J.AXES, axes, k, C_)
-    return a, b, c, pairs_at(at, part, 0), above_at(at, part, n, 0)
+    return a, b, c, pairs, above
 
 
 @njit(**OPTIONS)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from numba import njit, types
 
 from tridiag.kernels.access.bind import offset
-from tridiag.kernels.access.operands import bytes_of_real, parts_of
+from tridiag.kernels.access.operands import parts_of
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import D_, X_, Systems
 from tridiag.kernels.runtime.work_items import report
@@ -21,7 +21,7 @@ from tridiag.kernels.simd.memory import c_function, load
 from tridiag.kernels.simd.records import RecordAt
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import OPTIONS, Code
-from tridiag.kernels.thomas.factored import above_at, pairs_at
+from tridiag.kernels.thomas.factored import factors_alone
 from tridiag.kernels.thomas.factored_loops import factors
 from tridiag.kernels.thomas.pivot_products import of_one_lane
 
@@ -117,11 +117,11 @@ ONE, TWO, THREE, FOUR = (by_turn(count) for count in range(1, MOST + 1))
 @njit(**OPTIONS)
 def side_of(zero, job, k):
     """What a `Side` takes."""
-    n, part, axes = job.rows, bytes_of_real(zero, ()), job.matrix_axes
-    at = job.factors + k * (3 * n * part)
+    axes = job.matrix_axes
+    pairs, above = factors_alone(zero, job, k)
     d = job.pointers[D_] + offset(job, J.AXES, axes, k, D_)
     x = job.pointers[X_] + offset(job, J.AXES, axes, k, X_)
-    return pairs_at(at, part, 0), above_at(at, part, n, 0), d, x
+    return pairs, above, d, x
 
 
 @njit(**OPTIONS)
