@@ -3,10 +3,10 @@
     python benchmarks/one_call.py [--only NAME]... [--rounds N] [--json FILE]
 
 64 rows in float64, new results, arrays that are there; PyTorch and JAX outside of any trace. Beside the microseconds
-stands the ratio to ``a + b + c + d`` of the same library, which computes it by three operations. Answers are those of
-the NumPy backends, of dense matrices, or of a plain loop. The record of a whole run goes to
-``benchmarks/results/one_call/``, a file a processor. Exits with 1 where a figure is short of its bar or an answer is
-wrong. Needs PyTorch, JAX and rich.
+stands the ratio to ``a + b + c + d`` of the same library, which computes it by three operations; with gradients that to
+a node of PyTorch's autograd that computes nothing. Answers are those of the NumPy backends, of dense matrices, or of a
+plain loop. The record of a whole run goes to ``benchmarks/results/one_call/``, a file a processor. Exits with 1 where a
+figure is short of its bar or an answer is wrong. Needs PyTorch, JAX and rich.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tridiag.benchmarking.race import Contestant
 RESULTS = Path(__file__).parent / "results" / "one_call"
 N, M, LARGER = 64, 2, 6  # rows; of blocks
 ACCURATE = 1e4  # eps of the largest entry
-SUM = "a + b + c + d"
+SUM, NODE = "a + b + c + d", "a node that computes nothing"
 
 Operands = SimpleNamespace
 
@@ -215,13 +215,38 @@ def theirs(problem: Problem) -> Contestant:
     return Contestant(waiting(problem, lambda: a + b + c + d), lambda x: relative_error(x, total), ACCURATE)
 
 
-MAKERS = {"call": ours, SUM: theirs}
+def empty_node(problem: Problem) -> Contestant:
+    """What PyTorch takes for a node of its own with these four arguments, whose passes copy and compute nothing."""
+    import torch
+
+    class Copy(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *given: Any) -> Any:
+            ctx.save_for_backward(*given)
+            return given[-1].clone()
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return tuple([g.clone() for _ in ctx.saved_tensors])
+
+    leaves = [getattr(problem.given, name).requires_grad_() for name in "abcd"]
+
+    def call() -> Any:
+        for leaf in leaves:
+            leaf.grad = None
+        Copy.apply(*leaves).sum().backward()
+        return leaves[-1].grad
+
+    return Contestant(call, lambda found: relative_error(found, np.ones(problem.shape)), ACCURATE)
+
+
+MAKERS = {"call": ours, SUM: theirs, NODE: empty_node}
 
 
 def line(library: str, name: str, verb: Verb) -> Line:
     microseconds = Bar("call", ("call",), lambda x: 1e6 * x, verb.bar, unit=" us")
-    problem = Problem(name, library)
-    return Line(f"{library}: {name}", f"{library}: {name}", problem, (microseconds, at_most(None, "call", SUM)))
+    problem, beside = Problem(name, library), NODE if "backward" in name else SUM
+    return Line(f"{library}: {name}", f"{library}: {name}", problem, (microseconds, at_most(None, "call", beside)))
 
 
 LINES = [line(library, name, verb) for library, verbs in VERBS.items() for name, verb in verbs.items()]
