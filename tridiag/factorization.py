@@ -64,6 +64,9 @@ class Factorization:
         self._status = status
         self._free = free  # whether the backend was not named
         self._known: Any = None  # what calls with plain arrays depend on, once there was one
+        self._settled: Any = None  # the same once all that is to be kept of the matrices is
+        self._waits = 0  # right sides until factors of windows are made
+        self._windows: Any = None  # those; False where there are none
         self._static: Any = None  # what it has beside arrays, as a pytree, once it was one
 
     @classmethod
@@ -96,7 +99,7 @@ class Factorization:
     def __getstate__(self) -> dict[str, Any]:
         """What copies and pickles have of it: calls with plain arrays find out anew what they depend on."""
         self._found()
-        return self.__dict__ | {"_known": None, "_static": None}
+        return self.__dict__ | {"_known": None, "_settled": None, "_static": None, "_windows": None}
 
     @property
     def status(self) -> Array:
@@ -211,14 +214,14 @@ class Factorization:
         library = self._kind.library
         if singular != "nan":
             refuse_to_perturb(singular)
-        if type(d) is ndarray and library == "numpy" and (known := self._known or self._recalled()):
+        if type(d) is ndarray and library == "numpy" and (known := self._settled or self._recalled()):
             x = FACTORED_SOLVES.call(known, d, transpose, out, check, overwrite_d)
             if x is not None:
                 return x
         if compiling(d):
             return graph().outside(self.solve, d, transpose, out, overwrite_d=overwrite_d, check=check)
         if library == "torch" and (short := fast_path.of_tensors("solve_factored", d)) is not None:
-            known = self._known or self._recalled()
+            known = self._settled or self._recalled()
             x = short(known, d, transpose, out, check, overwrite_d) if known else None
             if x is not None:
                 return x
@@ -286,7 +289,7 @@ class Factorization:
     def _made(self) -> Any:
         """Its factors, which it was made without."""
         self._factors, _ = runner_of(self._kind.library).factor(self._prepared(), BACKENDS[self._name])
-        self._known = None
+        self._known = self._settled = None
         return self._factors
 
     def _prepared(self) -> Call:
@@ -298,9 +301,20 @@ class Factorization:
 
     def _recalled(self) -> Any:
         """What is known of it; False where that says little: it is of another library, or a matrix is singular."""
+        if self._settled is not None:
+            return self._settled
+        made = Eliminated(self._matrix, self._options, self._free, self._name, self._kind, self._factors)
         if self._known is None:
-            made = Eliminated(self._matrix, self._options, self._free, self._name, self._kind, self._factors)
-            self._known = fast_path.known(self._status, made) or False
+            self._known = fast_path.known(self._status, made, self._windows or None) or False
+            waits = self._known and self._windows is None and fast_path.may_have_windows(made)
+            self._waits = fast_path.SOLVED_BEFORE if waits else 0
+        elif self._waits == 0:
+            self._windows = fast_path.windows_of(made) or False
+            self._known = fast_path.known(self._status, made, self._windows or None) or False
+        if self._waits == 0:
+            self._settled = self._known
+        else:
+            self._waits -= 1
         return self._known
 
     def _placed(self, shapes: Shapes) -> dict[str, Any]:
@@ -380,7 +394,9 @@ def factor(
     idle, or most need pivoting, arrays of NumPy and PyTorch in host memory may be solved anew by another backend, if
     none was named and that is expected to be quicker; systems that lie side by side with one right side each are solved
     anew in any case. Such matrices are factored by the first solve of more right sides; until then their rows tell the
-    status, where all are dominant by a hundredth, and else an elimination does. To JAX it is a tree, so that it
+    status, where all are dominant by a hundredth, and else an elimination does. One matrix of 1000 to 100,000 rows
+    whose couplings decay is cut into windows of its rows, which are factored by the fifth solve of a right side: from
+    then on one takes half as long, and may differ from those before by rounding. To JAX it is a tree, so that it
     can be an argument of jitted functions; its leaves belong together, and are not to be changed one by one.
     """
     arrays = type(a) is type(b) is type(c) is ndarray and axis_name is None

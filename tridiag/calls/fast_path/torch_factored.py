@@ -8,12 +8,24 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from tridiag.backends.numba_thomas import Checked, Threaded
 from tridiag.calls.fast_path.factored import Eliminated, Made, factored_of, known_alike
-from tridiag.calls.fast_path.tensors import addresses_of, disturbed, facts_of_all, is_dense, needs_gradient, reaches_of
+from tridiag.calls.fast_path.tensors import (
+    addresses_of,
+    attributes_of,
+    disturbed,
+    extents_of,
+    facts_of_all,
+    is_dense,
+    needs_gradient,
+    reaches_of,
+)
 from tridiag.calls.fast_path.torch_systems import BoundSolve, arrays_of, solve
+from tridiag.calls.fast_path.window_factors import bound_solve
+from tridiag.calls.fast_path.windows import WindowFactors, suits
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.runtime.python_call import check
 
@@ -37,11 +49,12 @@ class Met(NamedTuple):
 class Held:
     """Matrices and their factors; the calls that were met, and the latest one that was bound to the factors."""
 
-    __slots__ = ("differentiated", "factors", "latest", "matrix", "met")
+    __slots__ = ("differentiated", "factors", "kind", "latest", "matrix", "met", "windows")
 
-    def __init__(self, matrix: tuple[Any, ...], factors: Any) -> None:
-        self.matrix, self.factors = matrix, factors
-        self.differentiated = any(getattr(x, "requires_grad", False) for x in matrix)
+    def __init__(self, eliminated: Eliminated, windows: WindowFactors | None) -> None:
+        self.matrix, self.factors, self.kind = eliminated.matrix, eliminated.factors, eliminated.kind
+        self.windows = windows
+        self.differentiated = any(getattr(x, "requires_grad", False) for x in self.matrix)
         self.latest: tuple[Any, Any] = (None, None)  # a call without them and with them; one object, for threads
         self.met: dict[Any, Met] = {}
 
@@ -62,9 +75,12 @@ class Held:
             return
         shape, (reach, size) = bound.options.form.shape, bound.reaches[3]
         alike = d.shape == shape and d.stride() == contiguous(shape, 1)
-        met = Met(
-            bound.call, arrays_of(bound.options.factors), reach, size, alike, shape, bound.options.check, DECIDED[0]
-        )
+        call: Any = bound.call
+        factors, form = bound.options.factors, bound.options.form
+        result = np.dtype(self.kind.dtype), shape, contiguous(shape, size)
+        if self.windows and suits(self.kind, form, extents_of((*attributes_of(d), d.stride())), result):
+            call, factors = bound_solve(self.windows.windows, result[0]), self.windows
+        met = Met(call, arrays_of(factors), reach, size, alike, shape, bound.options.check, DECIDED[0])
         if len(self.met) >= KEPT:
             self.met.clear()
         self.met[d.dtype, d.shape, d.stride(), transpose, asked] = met
@@ -101,13 +117,13 @@ def solve_factored(given: tuple[Any, ...], d: Any, transpose: Any, out: Any, ask
     return solve(a, b, c, d, where, out, axis, known, *options, transpose, asked, overwrite_d, factors=held)
 
 
-def known(status: Any, eliminated: Eliminated) -> tuple[Any, ...] | None:
+def known(status: Any, eliminated: Eliminated, windows: WindowFactors | None) -> tuple[Any, ...] | None:
     """As `tridiag.calls.fast_path.factored.known` of tensors."""
     if status.device.type != "cpu" or status.any():
         return None
     *bands, where = facts_of_all(eliminated.matrix)
-    held = Held(eliminated.matrix, eliminated.factors)
-    return known_alike((tuple(bands), where), eliminated), *eliminated.matrix, held
+    held = Held(eliminated, windows)
+    return known_alike((tuple(bands), where), eliminated, windows), *eliminated.matrix, held
 
 
 def factors(a: Any, b: Any, c: Any, where: Any, axis: Any, *options: Any) -> tuple[Any, Any] | None:
