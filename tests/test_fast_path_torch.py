@@ -1,5 +1,6 @@
 """That calls with plain tensors take a short way, which is as good as the long one, and which tensors are not plain."""
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import tridiag
 from tridiag.calls import fast_path
 
 torch = pytest.importorskip("torch")
+forward_ad = torch.autograd.forward_ad
 pytestmark = pytest.mark.skipif(not installed("numba"), reason="needs numba, which is not installed")
 
 N = 17
@@ -166,7 +168,8 @@ RECURRENCES: dict[str, Any] = {
     "scan, none": lambda: ("selective_scan", (None, X, 1.0, 1.0), {}),
     "memory that was freed": lambda: ("linear_recurrence", (freed(), X), {}),
 }
-CALLS = {f"{verb}, {way}": make for verb in ("solve", "factored") for way, make in SOLVES.items()} | RECURRENCES
+OF_SOLVES = "solve", "factored", "factored again"
+CALLS = {f"{verb}, {way}": make for verb in OF_SOLVES for way, make in SOLVES.items()} | RECURRENCES
 
 
 def factored(a: Any, b: Any, c: Any, d: Any, *, out: Any = None, **options: Any) -> Any:
@@ -177,13 +180,23 @@ def factored(a: Any, b: Any, c: Any, d: Any, *, out: Any = None, **options: Any)
     return matrix.solve(d, out=out, **of_solve)
 
 
+def factored_again(a: Any, b: Any, c: Any, d: Any, *, out: Any = None, **options: Any) -> Any:
+    """The solution with factors that solved for such right sides, with such options, before."""
+    of_solve = {name: options.pop(name) for name in ("transpose", "check") if name in options}
+    overwrite_d = options.pop("overwrite_d", False)
+    matrix = tridiag.factor(a, b, c, **options)
+    with contextlib.suppress(ValueError, TypeError, RuntimeError, tridiag.BackendError):
+        matrix.solve(d.clone() if isinstance(d, torch.Tensor) else d, **of_solve)
+    return matrix.solve(d, out=out, overwrite_d=overwrite_d, **of_solve)
+
+
 def verb_of(name: str) -> Any:
-    return factored if name == "factored" else getattr(tridiag, name)
+    return {"factored": factored, "factored again": factored_again}.get(name) or getattr(tridiag, name)
 
 
 def made(way: str) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
     verb = way.partition(",")[0]
-    verb, *rest = (verb, *CALLS[way]()) if verb in ("solve", "factored") else CALLS[way]()
+    verb, *rest = (verb, *CALLS[way]()) if verb in OF_SOLVES else CALLS[way]()
     arguments, options = rest
     return verb, tuple(arguments), options
 
@@ -236,6 +249,7 @@ SHORT = (
     "many", "a number", "from a row", "second order, from two", "integers beside a number", "logarithms", "sums",
     "turning vectors", "turning vectors, from one", "factored, plain", "factored, columns", "factored, a shared matrix",
     "factored, in place", "factored, a mask", "factored, corners", "factored, parameters", "factored, complex",
+    "factored again, plain", "factored again, a mask", "factored again, a shared matrix", "factored again, columns",
     "scan", "scan, last",
 )  # fmt: skip
 
@@ -261,6 +275,90 @@ def test_the_short_way_is_taken_in_inference_mode(monkeypatch: pytest.MonkeyPatc
         assert wanted.is_inference()
         only_short(monkeypatch)
         assert torch.equal(tridiag.solve(*given), wanted)
+
+
+@pytest.fixture
+def solved() -> tuple[Any, ...]:
+    """Factors that solved for such right sides before, the solution, and those."""
+    given = tensors((5, N))
+    matrix = tridiag.factor(*given[:3])
+    return matrix, matrix.solve(given[3]), *given
+
+
+def test_a_right_side_is_looked_at_alone(solved: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What else decides belongs to the factors: of a call that was met before nothing is bound again."""
+    matrix, wanted, *_, d = solved
+    monkeypatch.setattr("tridiag.calls.fast_path.torch_factored.solve", None)
+    monkeypatch.setattr("tridiag.factorization.prepare", None)
+    x = matrix.solve(d)
+    assert torch.equal(x, wanted) and x.data_ptr() != d.data_ptr() and not x.requires_grad
+    with torch.inference_mode():
+        assert matrix.solve(d.clone()).is_inference()
+    with pytest.raises(TypeError):
+        matrix.solve(d.float())
+
+
+def test_calls_are_decided_anew_where_that_is_wanted(solved: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    matrix, wanted, *_, d = solved
+    seen: list[Any] = []
+    monkeypatch.setattr("tridiag.calls.fast_path.torch_factored.solve", lambda *given, **more: seen.append(given))
+    fast_path.forget()
+    assert torch.equal(matrix.solve(d), wanted) and seen
+
+
+OTHERS: dict[str, Any] = {
+    "a gradient": lambda d: d.clone().requires_grad_(),
+    "a subclass": lambda d: d.as_subclass(Special),
+    "negated": torch._neg_view,
+    "memory that was freed": lambda d: freed_like(d),
+    "a right side of a larger one": lambda d: torch.cat([d, d])[5:],
+    "infinite": lambda d: d / 0,
+}
+
+
+def freed_like(d: Any) -> Any:
+    x = d.clone()
+    x.untyped_storage().resize_(8)
+    return x
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_right_sides_alike_but_for_what_they_are(
+    kind: str, solved: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the dtype, shape and strides of one that was met, and yet more than its entries: as on the long way."""
+    matrix, *_, d = solved
+
+    def found() -> Any:
+        try:
+            x = matrix.solve(OTHERS[kind](d))
+        except (RuntimeError, ValueError, TypeError) as error:
+            return type(error), str(error)
+        return type(x), x.requires_grad, x.detach().numpy(force=True).tobytes()
+
+    short = found()
+    monkeypatch.setattr(fast_path, "of_tensors", lambda verb, x: None)
+    assert short == found()
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
+def test_derivatives_of_right_sides_of_factors_that_were_met(solved: tuple[Any, ...]) -> None:
+    """Backwards, forwards, mapped, and of the matrices: with respect to what needs them, whoever solved before."""
+    matrix, wanted, a, b, c, d = solved
+    right = d.clone().requires_grad_()
+    matrix.solve(right).sum().backward()
+    torch.testing.assert_close(right.grad, tridiag.solve(a, b, c, torch.ones_like(d), transpose=True))
+    with forward_ad.dual_level():
+        tangent = forward_ad.unpack_dual(matrix.solve(forward_ad.make_dual(d, d))).tangent
+    torch.testing.assert_close(tangent, wanted)
+    mapped = torch.func.vmap(matrix.solve)(torch.stack([d, 2 * d]))
+    torch.testing.assert_close(mapped, torch.stack([wanted, 2 * wanted]))
+    diagonal = b.clone().requires_grad_()
+    other = tridiag.factor(a, diagonal, c)
+    with torch.no_grad():
+        assert torch.equal(other.solve(d), other.solve(d))
+    other.solve(d).sum().backward()
+    assert diagonal.grad is not None and diagonal.grad.abs().sum() > 0
 
 
 def test_what_listens_is_heard() -> None:

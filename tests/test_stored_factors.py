@@ -138,6 +138,22 @@ def test_the_short_way_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(asked) == 1
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+@pytest.mark.parametrize("shape", [(700, 300), (703, 300), (90_000, 3)])
+def test_storages_that_are_larger_than_caches(shape: tuple[int, ...], dtype: str) -> None:
+    """Their copies and factors go past these, whole rows of lanes of the last group too."""
+    a, b, c, d = drawn(shape, dtype)
+    wanted = tridiag.solve(a, b, c, d)
+    matrix, hard = tridiag.factor(a, b, c), tridiag.factor(a, b * (np.arange(len(b)) % 50 != 7)[:, None], c)
+    for held, given in zip(matrix._matrix, (a, b, c), strict=False):
+        assert held.tobytes() == given.tobytes()
+    assert not matrix.status.any()
+    assert_near(matrix.solve(d), wanted)
+    found = hard.solve(d, check=False)
+    easy = np.arange(len(b)) % 50 != 7
+    assert_near(found[easy], wanted[easy])
+
+
 def test_memory_is_lent_once_and_comes_back() -> None:
     """Of factors that live nobody else gets the memory; a copy of an attribute keeps it as the factors do."""
     pool, size = storage.Pool(), 2 * storage.SMALLEST

@@ -23,6 +23,20 @@ from tridiag.selection.choose import choose
 Array = Any
 
 
+class Later:
+    """An attribute of a `Factorization` that is found when it is asked for; then the object itself has it."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, found: Any, owner: type) -> Any:
+        if found is None:
+            return self
+        if not found._found():
+            raise AttributeError(f"{owner.__name__!r} object has no attribute {self.name!r}", name=self.name, obj=found)
+        return found.__dict__[self.name]
+
+
 class Factorization:
     """The elimination of many tridiagonal matrices, made by `tridiag.factor`.
 
@@ -43,6 +57,19 @@ class Factorization:
     """
 
     _source: tuple[Any, BoundFactors] | None  # what attributes are found from when one is asked for; or None
+    _matrix: Any = Later()
+    _options: Any = Later()
+    _name: Any = Later()
+    _kind: Any = Later()
+    _factors: Any = Later()
+    _status: Any = Later()
+    _free: Any = Later()
+    _known: Any = Later()
+    _settled: Any = Later()
+    _plain: Any = Later()
+    _waits: Any = Later()
+    _windows: Any = Later()
+    _static: Any = Later()
     __array_ufunc__ = None  # x @ F, of a NumPy array, is refused, and not taken for a product of objects
 
     def __init__(
@@ -63,8 +90,12 @@ class Factorization:
         self._factors = factors
         self._status = status
         self._free = free  # whether the backend was not named
-        self._known: Any = None  # what calls with plain arrays depend on, once there was one
-        self._static: Any = None  # what it has beside arrays, as a pytree, once it was one
+        self._known = None  # what calls with plain arrays depend on, once there was one
+        self._settled = None  # the same once all that is to be kept of the matrices is
+        self._plain = None  # that of matrices which are NumPy arrays, none of them singular
+        self._waits = 0  # right sides until factors of windows are made
+        self._windows = None  # those; False where there are none
+        self._static = None  # what it has beside arrays, as a pytree, once it was one
 
     @classmethod
     def of(cls, made: tuple[Any, BoundFactors]) -> Factorization:
@@ -75,12 +106,6 @@ class Factorization:
         found = object.__new__(cls)
         found._source = made
         return found
-
-    def __getattr__(self, name: str) -> Any:
-        """An attribute that was not asked for before."""
-        if not self._found():
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-        return getattr(self, name)
 
     def _found(self) -> bool:
         """Find what attributes hold; whether that was to be done."""
@@ -96,7 +121,7 @@ class Factorization:
     def __getstate__(self) -> dict[str, Any]:
         """What copies and pickles have of it: calls with plain arrays find out anew what they depend on."""
         self._found()
-        return self.__dict__ | {"_known": None, "_static": None}
+        return self.__dict__ | {"_known": None, "_settled": None, "_plain": None, "_static": None, "_windows": None}
 
     @property
     def status(self) -> Array:
@@ -208,17 +233,21 @@ class Factorization:
         SingularSystemError, ValueError, TypeError
             As `tridiag.solve`.
         """
+        if type(d) is ndarray and singular == "nan" and self._plain is not None:
+            x = FACTORED_SOLVES.call(self._plain, d, transpose, out, check, overwrite_d)
+            if x is not None:
+                return x
         library = self._kind.library
         if singular != "nan":
             refuse_to_perturb(singular)
-        if type(d) is ndarray and library == "numpy" and (known := self._known or self._recalled()):
+        if type(d) is ndarray and library == "numpy" and (known := self._settled or self._recalled()):
             x = FACTORED_SOLVES.call(known, d, transpose, out, check, overwrite_d)
             if x is not None:
                 return x
         if compiling(d):
             return graph().outside(self.solve, d, transpose, out, overwrite_d=overwrite_d, check=check)
         if library == "torch" and (short := fast_path.of_tensors("solve_factored", d)) is not None:
-            known = self._known or self._recalled()
+            known = self._settled or self._recalled()
             x = short(known, d, transpose, out, check, overwrite_d) if known else None
             if x is not None:
                 return x
@@ -286,7 +315,7 @@ class Factorization:
     def _made(self) -> Any:
         """Its factors, which it was made without."""
         self._factors, _ = runner_of(self._kind.library).factor(self._prepared(), BACKENDS[self._name])
-        self._known = None
+        self._known = self._settled = self._plain = None
         return self._factors
 
     def _prepared(self) -> Call:
@@ -298,9 +327,21 @@ class Factorization:
 
     def _recalled(self) -> Any:
         """What is known of it; False where that says little: it is of another library, or a matrix is singular."""
+        if self._settled is not None:
+            return self._settled
+        made = Eliminated(self._matrix, self._options, self._free, self._name, self._kind, self._factors)
         if self._known is None:
-            made = Eliminated(self._matrix, self._options, self._free, self._name, self._kind, self._factors)
-            self._known = fast_path.known(self._status, made) or False
+            self._known = fast_path.known(self._status, made, self._windows or None) or False
+            waits = self._known and self._windows is None and fast_path.may_have_windows(made)
+            self._waits = fast_path.SOLVED_BEFORE if waits else 0
+        elif self._waits == 0:
+            self._windows = fast_path.windows_of(made) or False
+            self._known = fast_path.known(self._status, made, self._windows or None) or False
+        if self._waits == 0:
+            self._settled = self._known
+            self._plain = (self._known or None) if self._kind.library == "numpy" else None
+        else:
+            self._waits -= 1
         return self._known
 
     def _placed(self, shapes: Shapes) -> dict[str, Any]:
@@ -380,7 +421,9 @@ def factor(
     idle, or most need pivoting, arrays of NumPy and PyTorch in host memory may be solved anew by another backend, if
     none was named and that is expected to be quicker; systems that lie side by side with one right side each are solved
     anew in any case. Such matrices are factored by the first solve of more right sides; until then their rows tell the
-    status, where all are dominant by a hundredth, and else an elimination does. To JAX it is a tree, so that it
+    status, where all are dominant by a hundredth, and else an elimination does. One matrix of 1000 to 100,000 rows
+    whose couplings decay is cut into windows of its rows, which are factored by the fifth solve of a right side: from
+    then on one takes half as long, and may differ from those before by rounding. To JAX it is a tree, so that it
     can be an argument of jitted functions; its leaves belong together, and are not to be changed one by one.
     """
     arrays = type(a) is type(b) is type(c) is ndarray and axis_name is None

@@ -20,8 +20,8 @@ def compiling(*arguments: Any) -> bool:
     return bool(torch.compiler.is_compiling()) or recorded()
 
 
-def holds_tensor(x: Any) -> bool:
-    return any(holds_tensor(y) for y in x) if isinstance(x, tuple) else hasattr(x, "requires_grad")
+def holds_tensor(given: tuple[Any, ...]) -> bool:
+    return any([hasattr(x, "requires_grad") or (isinstance(x, tuple) and holds_tensor(x)) for x in given])
 
 
 def graph() -> ModuleType:

@@ -44,6 +44,8 @@ from tridiag.calls.fast_path.matrices import DETERMINANTS, PRODUCTS
 from tridiag.calls.fast_path.recurrences import RECURRENCES, bound_recurrence
 from tridiag.calls.fast_path.streams import STEPS
 from tridiag.calls.fast_path.systems import SOLVES, bound_call
+from tridiag.calls.fast_path.windows import SOLVED_BEFORE, WindowFactors
+from tridiag.calls.fast_path.windows import may_have as may_have_windows
 
 __all__ = [
     "BLOCK_SOLVES",
@@ -52,6 +54,7 @@ __all__ = [
     "FACTORINGS",
     "PRODUCTS",
     "RECURRENCES",
+    "SOLVED_BEFORE",
     "SOLVES",
     "STEPS",
     "BoundFactors",
@@ -65,8 +68,10 @@ __all__ = [
     "forget",
     "kalman",
     "known",
+    "may_have_windows",
     "of_tensors",
     "smith_waterman",
+    "windows_of",
 ]
 # by types of arrays of other libraries: what is made for them
 KINDS = {
@@ -117,11 +122,20 @@ def forget() -> None:
             importlib.import_module(name).forget()
 
 
-def known(status: Any, eliminated: Eliminated) -> Any:
+def known(status: Any, eliminated: Eliminated, windows: WindowFactors | None) -> Any:
     """What later solves of matrices that were eliminated depend on; None where they have no short way."""
     own: type = type(status)
     function = factored.known if eliminated.kind.library == "numpy" else short_way("known", own)
-    return None if function is None else function(status, eliminated)
+    return None if function is None else function(status, eliminated, windows)
+
+
+def windows_of(eliminated: Eliminated) -> WindowFactors | None:
+    """The factors of windows of one long matrix; None where couplings do not decay."""
+    from tridiag.calls.fast_path import window_factors  # which imports kernels
+
+    bands = eliminated.matrix[:3]
+    numpy = eliminated.kind.library == "numpy"
+    return window_factors.factored([x if numpy else x.detach().numpy() for x in bands])
 
 
 def of_tensors(verb: str, x: Any) -> Callable[..., Any] | None:

@@ -29,8 +29,10 @@ from tridiag.calls.fast_path.facts import (
 )
 from tridiag.calls.fast_path.matrices import lifted, plan_of_matrices, recalled
 from tridiag.calls.fast_path.storage import POOL, SMALLEST
+from tridiag.calls.fast_path.windows import WindowFactors, suits
 from tridiag.calls.plan import UNASKED, Plan, axis_alone, wants_check
 from tridiag.kernels.jobs.batches import contiguous
+from tridiag.kernels.jobs.windows import Windows
 from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Keepable, Same, Several
 from tridiag.problems.forms import Form, Shape
 from tridiag.selection.choose import choose
@@ -103,6 +105,8 @@ class Known(NamedTuple):
     name: str
     kind: Kind
     factors: tuple[Facts, ...]  # of the arrays that hold them; () where there are none, or the backend has others
+    windows: Windows | None  # of one long matrix, the factors of which it has too
+    of_windows: tuple[Facts, ...]  # of the arrays that hold those
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -118,8 +122,8 @@ same_known = functools.lru_cache(1024, typed=True)(Known)  # one object for all 
 class BoundFactored(NamedTuple):
     """A solve with factors that waits for its arrays."""
 
-    call: Callable[..., bool]  # of a, b, c, where, d, x, and ``factored``; whether some system may be singular
-    factored: bool  # whether it takes None and the arrays of the factors
+    call: Callable[..., bool]  # of a, b, c, where, d, x, and ``arrays``; whether some system may be singular
+    arrays: tuple[int, ...]  # which ones of those of factors it takes, behind None
     casts: Casts
     form: Form
     shapes: tuple[Any, ...]  # of a, b, c, where in the form
@@ -224,7 +228,7 @@ def bound_factors(
     return bound, kept_call_of(stored.call, given, casts, result, sources, RESULT, bound.later)
 
 
-def known(status: Any, eliminated: Eliminated) -> tuple[Any, ...] | None:
+def known(status: Any, eliminated: Eliminated, windows: WindowFactors | None) -> tuple[Any, ...] | None:
     """What solves with factors of some NumPy arrays depend on: what is known, the arrays, the factors.
 
     Matrices whose factors nobody has wanted yet have None. None where one is singular.
@@ -233,15 +237,18 @@ def known(status: Any, eliminated: Eliminated) -> tuple[Any, ...] | None:
     if status.any() or not (where is None or type(where) is np.ndarray):
         return None
     mask = None if where is None else facts_of(where)
-    return known_alike((facts_of_all(bands), mask), eliminated), *eliminated.matrix, *arrays_of(eliminated.factors)
+    alike = known_alike((facts_of_all(bands), mask), eliminated, windows)
+    return alike, *eliminated.matrix, *arrays_of(eliminated.factors), *arrays_of(windows)
 
 
-def known_alike(facts: tuple[Any, ...], eliminated: Eliminated) -> Known:
+def known_alike(facts: tuple[Any, ...], eliminated: Eliminated, windows: WindowFactors | None) -> Known:
     """What is known of matrices of any library with such ``facts``, and a mask, or None, with such."""
     matrix, options, free, name, kind, factors = eliminated
     placed = options["axis"], options["pivoting"], options["periodic"]
     own = axis_alone(matrix, placed[0]), free, are_saved(factors), name, kind
-    return same_known(*facts, placed, *own, facts_of_all(arrays_of(factors)))
+    found = None if windows is None else windows.windows
+    arrays = facts_of_all(arrays_of(factors)), found, facts_of_all(arrays_of(windows))
+    return same_known(*facts, placed, *own, *arrays)
 
 
 def arrays_of(found: Any) -> tuple[Array, ...]:
@@ -287,7 +294,8 @@ def solve_factored(
         if operands is None:
             return None
         a, b, c, d = operands
-    if bound.call(a, b, c, where, d, x, *((None, *factors) if bound.factored else ())) and bound.check:
+    more = (None, *[factors[k] for k in bound.arrays]) if bound.arrays else ()
+    if bound.call(a, b, c, where, d, x, *more) and bound.check:
         raise_if_singular_plain(x, (a, b, c, where), bound.shapes, bound.form)
     elif bound.kept:
         FACTORED_SOLVES.keep(bound.kept)
@@ -317,14 +325,19 @@ def bound_factored(
     *matrix, right = (extents_of(fact, plan, k) for k, fact in enumerate(facts))
     operands = (*matrix, known.where, right, d if in_place else out or result)
     places = form, *lifted(form, operands), (matrix[1][0], right[0])
-    entry, factored = solver
-    module = entry.module()
-    call = module.bound_factored_solve(*places) if factored else module.bound_solve(*places)
+    (entry, factored), count = solver, len(known.factors)
+    module, arrays = entry.module(), tuple(range(count)) if factored else ()
+    if known.windows and not in_place and suits(kind := known.kind, plan.form, d, out or result):
+        from tridiag.calls.fast_path import window_factors  # which imports kernels
+
+        arrays, call = (count, count + 1), window_factors.bound_solve(known.windows, np.dtype(kind.dtype))
+    else:
+        call = module.bound_factored_solve(*places) if factored else module.bound_solve(*places)
     arguments = d, Same(transpose), out or Same(None), Same(check), Same(overwrite_d)
     kept = None
     if not (in_place and checked):
-        kept = kept_factored(call, known, arguments, casts, result, factored, in_place, checked)
-    return BoundFactored(call, factored, casts, form, places[1][:4], plan.out_dtype, in_place, checked, kept)
+        kept = kept_factored(call, known, arguments, casts, result, arrays, in_place, checked)
+    return BoundFactored(call, arrays, casts, form, places[1][:4], plan.out_dtype, in_place, checked, kept)
 
 
 def kept_factored(
@@ -333,15 +346,16 @@ def kept_factored(
     arguments: tuple[Any, ...],
     casts: Casts,
     result: Facts,
-    factored: bool,
+    arrays: tuple[int, ...],
     in_place: bool,
     checked: bool,
 ) -> Keepable | None:
     """A bound solve for the table; ``arguments``: d, transpose, out, check and overwrite_d."""
-    given = Group((Same(known), *known.facts, known.where or Same(None), *known.factors))
+    given = Group((Same(known), *known.facts, known.where or Same(None), *known.factors, *known.of_windows))
     right = len(given)  # the place of d, behind those
     takes = right if in_place else RESULT if isinstance(arguments[2], Same) else right + 2
-    sources = (1, 2, 3, 4 if known.where else NOTHING, right, takes, *((NOTHING, 5, 6) if factored else ()))
+    more = (NOTHING, *[5 + k for k in arrays]) if arrays else ()
+    sources = 1, 2, 3, 4 if known.where else NOTHING, right, takes, *more
     facts = sum(not isinstance(x, Same) for x in given)
     moved = tuple((k if k < len(known.facts) else facts, function) for k, function in casts)
     return kept_call_of(call, (given, *arguments), moved, result, sources, takes, checked)

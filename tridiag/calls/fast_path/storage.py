@@ -13,7 +13,7 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 SMALLEST = 128 * 1024  # bytes; what is no larger the C library keeps, and a table of calls makes
-KEPT = 64 * 1024 * 1024  # bytes of memory that nobody has, at most
+KEPT = 128 * 1024 * 1024  # bytes of memory that nobody has, at most
 
 
 class Pool:

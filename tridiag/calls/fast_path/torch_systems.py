@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from tridiag.calls.fast_path.factored import Eliminated, Known, Made, factored_of, known_alike, solver_of
+from tridiag.calls.fast_path.factored import Known, solver_of
 from tridiag.calls.fast_path.facts import fits
 from tridiag.calls.fast_path.tensors import (
     Casts,
@@ -43,25 +43,6 @@ class BoundAdjoint(NamedTuple):
     reaches: Reaches
 
 
-class Held:
-    """Factors, and the latest call that was bound to them."""
-
-    __slots__ = ("factors", "latest")
-
-    def __init__(self, factors: Any) -> None:
-        self.factors = factors
-        self.latest: tuple[Any, Any] = (None, None)  # a call without them and with them; one object, for threads
-
-    def bind(self, call: BoundSolve) -> BoundSolve:
-        """The call with these factors."""
-        unbound, found = self.latest
-        if unbound is not call:
-            found = call._replace(options=call.options._replace(factors=self.factors))
-            self.latest = call, found
-        bound: BoundSolve = found
-        return bound
-
-
 class BoundSolve(NamedTuple):
     """A solve that waits for its tensors."""
 
@@ -86,43 +67,6 @@ def solve(*arguments: Any, factors: Any = None) -> Any:
         return None
 
 
-def solve_factored(given: tuple[Any, ...], d: Any, transpose: Any, out: Any, check: Any, overwrite_d: Any) -> Any:
-    """The same with factors that are ``given`` as by `known`."""
-    known, a, b, c, where, factors = given
-    axis, *options = known.options
-    return solve(a, b, c, d, where, out, axis, known, *options, transpose, check, overwrite_d, factors=factors)
-
-
-def known(status: Any, eliminated: Eliminated) -> tuple[Any, ...] | None:
-    """As `tridiag.calls.fast_path.factored.known` of tensors."""
-    if status.device.type != "cpu" or status.any():
-        return None
-    *bands, where = facts_of_all(eliminated.matrix)
-    return known_alike((tuple(bands), where), eliminated), *eliminated.matrix, Held(eliminated.factors)
-
-
-def factors(a: Any, b: Any, c: Any, where: Any, axis: Any, *options: Any) -> tuple[Any, Any] | None:
-    """As `tridiag.calls.fast_path.factored.factored_of`, of tensors of one dtype in host memory."""
-    given = [a, b, c] if where is None else [a, b, c, where]
-    facts = facts_of_all(given)
-    if disturbed() or not all([is_dense(fact) and fact[2].type == "cpu" for fact in facts]):
-        return None
-    exact = not (b.is_floating_point() or b.is_complex())  # PyTorch and NumPy promote such to other dtypes
-    if exact or not a.dtype is b.dtype is c.dtype or addresses_of(given, reaches_of(*facts)) is None:
-        return None
-    own = [x.clone() for x in given] if needs_gradient(given) else given
-    try:
-        arrays = [x.detach().numpy() for x in own]
-    except TypeError:  # of a dtype that NumPy has not
-        return None
-    found = factored_of(*arrays, *[None] * (4 - len(arrays)), axis, *options, "torch")
-    if found is None or own is given:
-        return found
-    made, bound = found
-    parts = made if isinstance(made, Made) else bound.parts(made)
-    return parts._replace(matrix=(*own, *[None] * (4 - len(own)))), bound
-
-
 def attempt(a: Any, b: Any, c: Any, d: Any, where: Any, out: Any, axis: Any, *options: Any, factors: Any) -> Any:
     """The same, or an exception."""
     if type(axis) is not int or disturbed():
@@ -132,8 +76,8 @@ def attempt(a: Any, b: Any, c: Any, d: Any, where: Any, out: Any, axis: Any, *op
     addresses = None if bound is None else addresses_of(given, bound.reaches)
     if bound is None or addresses is None:
         return None
-    if bound.factored:
-        bound = factors.bind(bound)
+    if factors is not None:
+        bound = factors.bind(bound, d, options)
     differentiated = needs_gradient(given)
     if bound.in_place:
         given[5], addresses[5] = d, addresses[3]

@@ -24,8 +24,8 @@ class Rows:
         at = self.base + i * self.stride
         return self.code.spread(at) if self.spread else self.code.load(at)
 
-    def store(self, i: Any, x: Any) -> None:
-        self.code.store(self.base + i * self.stride, x)
+    def store(self, i: Any, x: Any, past_caches: bool = False) -> None:
+        self.code.store(self.base + i * self.stride, x, past_caches)
 
     def of_lanes(self, code: Code, first: int) -> Rows:
         """The same of some lanes: those that ``code`` has, from one on."""

@@ -219,12 +219,13 @@ class Code:
         first = self.load_as(self.vector, address)
         return first if self.parts == 1 else Complex(first, self.load_as(self.vector, address + LINE))
 
-    def store(self, address: Value, x: Any) -> None:
+    def store(self, address: Value, x: Any, past_caches: bool = False) -> None:
+        """``past_caches``: as in `store_as`."""
         if isinstance(x, Complex):
-            self.store_as(address, x.real)
-            self.store_as(address + LINE, x.imag)
+            self.store_as(address, x.real, past_caches)
+            self.store_as(address + LINE, x.imag, past_caches)
         else:
-            self.store_as(address, x)
+            self.store_as(address, x, past_caches)
 
     def load_bytes(self, address: Value) -> Value:
         """The mask over the lanes that one byte each at an address holds."""

@@ -34,6 +34,7 @@ from tridiag.kernels.thomas.factored_loops import (
     BACKWARD_TRANSPOSED_SHARED,
     BACKWARD_WIDE,
     FACTOR,
+    FACTOR_PAST_CACHES,
     FORWARD,
     FORWARD_CONTIGUOUS,
     FORWARD_CONTIGUOUS_SHARED,
@@ -67,7 +68,11 @@ def factor_block(zero, job, worker, i0, i1, factors):
     views, (mask, mask_step) = views_of_block(zero, job, worker, i0, i1, 3), mask_view(zero, worker, i0)
     n, row = job.rows, bytes_of_row(zero, ())
     places = pairs_at(factors, row, i0), above_at(factors, row, n, i0), worker.carry, worker.good
-    FACTOR(zero, (*views[:6], mask, mask_step, worker.bindings, i0, *places, i1 - i0))
+    words = (*views[:6], mask, mask_step, worker.bindings, i0, *places, i1 - i0)
+    if job.flags & J.STORED and job.large and factors != worker.factors:
+        FACTOR_PAST_CACHES(zero, words)
+    else:
+        FACTOR(zero, words)
 
 
 @njit(**OPTIONS)

@@ -46,8 +46,9 @@ def ask_for_factors(code: Code, address: Value, count: int) -> None:
 class Factorization:
     """Downwards, to factors; the carry holds c' of the row above."""
 
-    def __init__(self, code: Code, rows: Sequence[Rows], carry: Value, good: Value) -> None:
+    def __init__(self, code: Code, rows: Sequence[Rows], carry: Value, good: Value, past_caches: bool) -> None:
         self.code, self.rows, self.between, self.good = code, rows, Rows(code, carry, 0), good
+        self.past_caches = past_caches
 
     def carried(self) -> list[Any]:
         return [self.between[self.code.integer(0)]]
@@ -64,7 +65,7 @@ class Factorization:
     def step(self, state: Any, i: Value, keep: Value, *entries: Any) -> Any:
         state, kept = state.down(self.code, keep, *entries)
         for rows, x in zip(self.rows, kept, strict=True):
-            rows.store(i, x)
+            rows.store(i, x, self.past_caches)
         return state
 
 
@@ -118,10 +119,10 @@ class Backward:
 # ------------------------------------------------------------------------------------------------ functions
 
 
-def factor(code: Code, *words: Value) -> None:
+def factor(past_caches: bool, code: Code, *words: Value) -> None:
     """Rows of matrices; words of the views of three bands before these."""
     pairs, above_at, carry, good, count = words[10:]
-    sweep = Factorization(code, factors(False, code, pairs, above_at), carry, good)
+    sweep = Factorization(code, factors(False, code, pairs, above_at), carry, good, past_caches)
     views_of(code, words[:10], 3).down(0, count, sweep)
 
 
@@ -235,7 +236,8 @@ def both(body: Any) -> Any:
     )
 
 
-FACTOR = SWEEPS.add("factor", factor)
+FACTOR = SWEEPS.add("factor", functools.partial(factor, False))
+FACTOR_PAST_CACHES = SWEEPS.add("factor_past_caches", functools.partial(factor, True))
 FORWARD, FORWARD_SHARED = both(forward)
 BACKWARD, BACKWARD_SHARED = both(backward)
 FORWARD_CONTIGUOUS, FORWARD_CONTIGUOUS_SHARED = both(forward_contiguous)

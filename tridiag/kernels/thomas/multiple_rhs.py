@@ -27,6 +27,7 @@ from tridiag.kernels.thomas.refine import (
     eliminate_uncertified,
 )
 from tridiag.kernels.thomas.short_sides import solve_short_sides
+from tridiag.kernels.thomas.windows import solve_windows
 from tridiag.kernels.thomas.workspace import (
     exchanges,
 )
@@ -74,7 +75,10 @@ def solve_multiple_rhs(zero, job, worker, tile, first, used, k0, k1, follows):
     rows = 0
     for k in range(k0, k1):
         bind_side(zero, job, worker, first, used, k, k0, k1, follows)
-        solve_factored(zero, job, worker, factors, None, used, uncertified, zero_pivot)
+        if job.flags & J.WINDOWS:
+            solve_windows(zero, job, worker, factors, first)
+        else:
+            solve_factored(zero, job, worker, factors, None, used, uncertified, zero_pivot)
         rows += job.rows
         if rows >= PIECE:
             rows = 0

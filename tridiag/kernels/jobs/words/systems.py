@@ -23,6 +23,7 @@ class Systems(Job):
     # of `tridiag.kernels.thomas.row_blocks`: blocks of rows, the spans of neighbours, groups of a span, rows of a
     # chunk, those that it looks at beyond itself; the address of the records; whether no system agrees; 0, or the
     # address of a byte for each system, zero where it is solved; how many are not
+    # of `tridiag.kernels.thomas.windows`, the last two: rows of a window that it alone stores, and those before them
     blocks, spans, span_groups, height, overlap = Word(), Word(), Word(), Word(), Word()
     records, hopeless, doubts, again = Word(), Word(), Word(), Word()
     # of `tridiag.kernels.thomas.both_ends`: systems along the last axis, or 0; what is kept of certified ones. The
@@ -48,6 +49,7 @@ LINED, LARGE = 64, 128  # all rows of x begin at the same place of a cache line;
 SIDE_BY_SIDE, END_TO_END = 1024, 2048  # so systems lie in memory; the former with ``abreast``, the latter of few rows
 FEWEST_ROWS, MOST_ROWS = 2, 7  # of real numbers that are sorted in registers where systems lie end to end
 GATHERED, MOST_GATHERED = 4096, 8  # systems of so few rows lie evenly spaced, each operand in a way of its own
+WINDOWS = 16384  # FACTORED: the systems are windows of the rows of one (`tridiag.kernels.thomas.windows`)
 STORED = 8192  # FACTORING, to a storage, whose address is the pointer to factors
 LARGE_GRADIENTS = 512  # in place of LARGE, where x is read again and the gradients of a, b and c are not
 PLAIN, PIVOTED, AUTO = 0, 1, 2
