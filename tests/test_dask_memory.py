@@ -144,6 +144,26 @@ def test_systems_found_inaccurate_late_are_made_again(monkeypatch: pytest.Monkey
     np.testing.assert_allclose(x, tridiag.solve(*arrays), rtol=1e-12)
 
 
+@pytest.mark.parametrize("length", LENGTHS)
+def test_tasks_that_give_other_numbers_when_they_run_again_are_told(
+    length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A system that fails is not solved with numbers that its neighbours have not seen."""
+    from tridiag.chunked.parts import Chunk
+
+    rng = np.random.default_rng(0)
+    a, b, c, _ = system((70, 4 * length))
+    if length == LENGTHS[1]:  # a system whose neighbours are sampled
+        b[1] = rng.uniform(-1, 1, 4 * length)
+    else:
+        monkeypatch.setattr(Chunk, "late", lambda self, solved, joined: np.arange(len(joined.unsolved)) == 1)
+    d = da.map_blocks(lambda: rng.standard_normal((70, length)), chunks=((70,), (length,) * 4), dtype=float)
+    with pytest.raises(RuntimeError, match="persist"):
+        computed(tridiag.solve(a, b, c, d))
+    kept = d.persist(scheduler="synchronous")
+    assert (backward_error(a, b, c, computed(kept), computed(tridiag.solve(a, b, c, kept))) <= 8 * EPS).all()
+
+
 def test_blocks_that_many_tasks_make_are_kept() -> None:
     """An array that depends on all of another one, as on its mean, is not made again for a system that fails."""
     arrays, made = system((6, 2400)), Made()

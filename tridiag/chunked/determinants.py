@@ -262,7 +262,7 @@ def in_chunks(verb: Verb, operands: Operands, options: Mapping[str, Any]) -> Any
         told: list[Any] = [(f"rows-{name}", *place) for place in places]
         sources = makers.of(places)
         for k, (key, place) in enumerate(zip(told, places, strict=True)):
-            blocks = systems.kept(tuple(operands.blocks(names, place)), likely=False)
+            blocks = [None if made else x for x, made in zip(operands.blocks(names, place), makers.again, strict=True)]
             graph[key] = (functools.partial(rows_of_doubtful, systems, sources, k), judged, *blocks)
         graph[(name, *batch, 0)] = (functools.partial(settled, systems), judged, told)
     chunks = (*(operands.chunks[k] for k in operands.batch), (2,))

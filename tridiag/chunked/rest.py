@@ -9,7 +9,7 @@ import numpy as np
 
 from tridiag.chunked.operands import Place
 from tridiag.chunked.rows import full
-from tridiag.chunked.sources import Sources
+from tridiag.chunked.sources import Sources, Trace
 from tridiag.chunked.whole import Verb, singular
 from tridiag.errors import SingularSystemError
 
@@ -21,7 +21,7 @@ FEW = 16  # one system of so many may fail before more is done for all
 class Solved(NamedTuple):
     """A chunk that is solved but for some systems, and the arguments that these may need again.
 
-    ``values``: without those that are made again if they are needed: None in their place.
+    ``values``: with traces in the place of those that are made again if they are needed.
     ``ends``: copies of its first and its last rows, where these are what is needed at first.
     """
 
@@ -75,11 +75,13 @@ class Systems(NamedTuple):
 
     def kept(self, values: tuple[Any, ...], likely: bool) -> tuple[Any, ...]:
         """The arguments that are kept: all of them where it is ``likely`` that they are needed again."""
-        return values if likely else tuple(None if made else x for x, made in zip(values, self.again, strict=True))
+        if likely:
+            return values
+        return tuple(Trace.of(x) if made else x for x, made in zip(values, self.again, strict=True))
 
     def restored(self, k: int, solved: Solved, sources: Sources) -> Solved:
         """A solved chunk, the k-th of its systems, with all its arguments."""
-        missing = any(made and x is None for x, made in zip(solved.values, self.again, strict=True))
+        missing = any(x is None or isinstance(x, Trace) for x in solved.values)
         return solved._replace(values=sources.restored(k, solved.values)) if missing else solved
 
     def solve(self, given: Mapping[str, Any], axis: int) -> Array:
