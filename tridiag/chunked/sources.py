@@ -18,6 +18,7 @@ from tridiag.chunked.operands import Operands, Place
 FEW = 16  # tasks that make a block
 LARGE = 2**16  # bytes of an array that stands in a graph: it is in memory anyway, and so may be what is made of it
 
+PLAIN = {type(None), bool, int, float, complex, str, bytes, slice, type}
 SEEN = 16  # numbers of a block that tell whether another one is the same
 
 Values = tuple[Any, ...]
@@ -113,15 +114,16 @@ def makers_of_block(tasks: Mapping[Any, Any], key: Any) -> frozenset[Any]:
 
 def most_bytes(part: Any) -> int:
     """The bytes of the largest array that stands in a task."""
+    if type(part) in PLAIN:
+        return 0
+    if isinstance(part, (list, tuple)):
+        return max([most_bytes(x) for x in part], default=0)
+    if isinstance(part, dict):
+        return max([most_bytes(x) for x in part.values()], default=0)
     if isinstance(part, np.ndarray):
         return part.nbytes
-    if isinstance(part, (list, tuple)):
-        return max(map(most_bytes, part), default=0)
-    if isinstance(part, dict):
-        return max(map(most_bytes, part.values()), default=0)
     if isinstance(part, functools.partial):
         return most_bytes([*part.args, part.keywords])
     if not hasattr(part, "dependencies"):
         return 0
-    node = [getattr(part, name, None) for name in ("value", "args", "kwargs")]
-    return max(map(most_bytes, node))
+    return max(most_bytes(getattr(part, name, None)) for name in ("value", "args", "kwargs"))  # of a node
