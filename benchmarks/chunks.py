@@ -10,10 +10,10 @@ operands have entries of their own, in memory; results are dropped chunk by chun
 ratios of medians, answers are judged before the clock. With ``--processes`` a cluster of so many on this machine runs
 the tasks, one thread each, instead of ``--threads`` in one process.
 
-``peak``: what is allocated at once, in chunks of d for each thread, where d is made by tasks and a, b and c are one
-matrix for all. The array is 20 times the chunks of a system. The record of all sizes goes to
-``benchmarks/results/chunks/``, a file a processor. Exits with 1 where a figure is short of its bar or an answer is
-wrong. Needs Dask.
+``peak``: what is allocated at once, in chunks of d for each thread, where operands are made by tasks: d alone, and a, b
+and c are one matrix for all, or all four of them. The array is 20 times the chunks of a system. The record of all sizes
+goes to ``benchmarks/results/chunks/``, a file a processor. Exits with 1 where a figure is short of its bar or an answer
+is wrong. Needs Dask.
 """
 
 from __future__ import annotations
@@ -112,16 +112,20 @@ def race(results: dict[str, Any], rounds: int, threads: int) -> dict[str, float]
 
 
 def made(block: Any, systems: int, rows: int) -> Any:
-    return np.full((systems, rows), 1.0 + block.mean())
+    return np.full((systems, rows), block.mean())
 
 
-def peak(systems: int, rows: int, threads: int, whole: bool) -> float:
-    """The most memory at once, in chunks for each thread."""
+def peak(systems: int, rows: int, threads: int, whole: bool, own: bool = False) -> float:
+    """The most memory at once, in chunks for each thread; ``own``: each system has a matrix of its own."""
     shape, counts = ((systems // CUTS, rows * CUTS), (20 * CUTS, 1)) if whole else ((systems, rows), (20, CUTS))
-    seeds = da.ones(counts, chunks=1)
     chunks = tuple((length,) * count for length, count in zip(shape, counts, strict=True))
-    d = da.map_blocks(made, seeds, *shape, chunks=chunks, dtype=float, meta=np.empty((0, 0)))
-    y = dropped(tridiag.solve(-1.0, np.full(rows * CUTS, 4.0), -1.0, d))
+
+    def lazy(value: float) -> Any:
+        seeds = da.full(counts, value, chunks=1)
+        return da.map_blocks(made, seeds, *shape, chunks=chunks, dtype=float, meta=np.empty((0, 0)))
+
+    matrix = [lazy(x) for x in (-1.0, 4.0, -1.0)] if own else [-1.0, np.full(rows * CUTS, 4.0), -1.0]
+    y = dropped(tridiag.solve(*matrix, lazy(2.0)))
     y.compute(num_workers=threads)
     tracemalloc.start()
     y.compute(num_workers=threads)
@@ -143,6 +147,7 @@ def measure(size: Size, options: argparse.Namespace) -> dict[str, Any]:
         found["microseconds a chunk"][verb.__name__] = each
     if not options.processes:
         figures["solve: peak"] = peak(size.systems, size.rows, options.threads, False)
+        figures["solve, own matrices: peak"] = peak(size.systems, size.rows, options.threads, False, own=True)
         figures["solve, whole systems: peak"] = peak(size.systems, size.rows, options.threads, True)
     return found
 

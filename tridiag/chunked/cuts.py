@@ -16,8 +16,9 @@ import numpy as np
 from tridiag.algorithms import parts
 from tridiag.algorithms.matrix_rows import bands
 from tridiag.chunked.operands import Place
-from tridiag.chunked.rest import Settled, Solved, Systems, Verdict
+from tridiag.chunked.rest import Settled, Solved, Systems, Verdict, few
 from tridiag.chunked.rows import full
+from tridiag.chunked.sources import Sources
 from tridiag.libraries.numpy import Operations as ops
 from tridiag.problems.forms import Form
 from tridiag.problems.parts import Chunks
@@ -27,7 +28,7 @@ Ends = dict[str, tuple[Any, Any]]  # the first and the last rows of the argument
 WIDTHS = 32, 64, 192, 512  # rows that are solved again on each side of a cut
 BESIDE = 2  # rows behind these that are looked at, and that the first of them is coupled to
 SHORTEST = 256  # rows of a chunk that is worth to be solved alone
-FEW = 16  # one system of so many may fail before more rows are solved again
+SAMPLE = 4  # systems along an axis, or up to 7, which tell how the others may decay
 
 
 class Alone(NamedTuple):
@@ -39,7 +40,11 @@ class Alone(NamedTuple):
     def solve(self, *values: Any) -> Solved:
         """A task: the solution as if nothing lay before and behind the chunk."""
         x = self.systems.solve(self.systems.given(values), self.systems.axis)
-        return Solved(x, values, self.ends(x, values, WIDTHS[0], copied=True) if self.systems.shared else None)
+        if not self.systems.shared:
+            return Solved(x, values)
+        likely = any(self.systems.again) and not self.decay(values, self.reach(x.shape[self.systems.axis]), sample=True)
+        kept = self.systems.kept(values, likely)
+        return Solved(x, kept, self.ends(x, values, WIDTHS[0], copied=True))
 
     def ends(self, x: Array, values: Sequence[Any], reach: int, copied: bool = False) -> Ends:
         """Rows at both ends that may be solved again, and those beside them; ``copied`` while caches have them."""
@@ -54,9 +59,11 @@ class Alone(NamedTuple):
             found[name] = (pair[0].copy(), pair[1].copy()) if copied else pair
         return found
 
-    def all_ends(self, solved: Solved) -> Ends:
-        """The same of as many rows as may be solved again."""
-        return self.ends(solved.x, solved.values, self.reach(solved.x.shape[self.systems.axis]))
+    def all_ends(self, k: int, solved: Solved, sources: Sources) -> Ends:
+        """The same of as many rows as may be solved again, of the k-th chunk."""
+        found = self.systems.restored(k, solved, sources)
+        reach = self.reach(solved.x.shape[self.systems.axis])
+        return self.ends(found.x, found.values, reach, copied=found is not solved)
 
     def told(self, solved: Solved) -> Ends:
         """A task: the same for another worker: no more rows than couplings decay in."""
@@ -64,20 +71,23 @@ class Alone(NamedTuple):
         enough = (width for width in WIDTHS if width < reach and self.decay(solved.values, width))
         return self.ends(solved.x, solved.values, next(enough, reach))
 
-    def decay(self, values: Sequence[Any], width: int) -> bool:
+    def decay(self, values: Sequence[Any], width: int, sample: bool = False) -> bool:
         """Whether so many rows at either end separate what lies before and behind, in all systems but a few.
 
         In a row with t = (abs(a) + abs(c)) / abs(b) a solution decays by t / (1 + sqrt(1 - t^2)), exactly so where
-        rows are alike.
+        rows are alike. ``sample``: as far as the outermost rows of some systems tell.
         """
         axis, rank, failed = self.systems.axis, self.systems.rank, np.zeros((), bool)
         rows = {name: full(x, axis, rank) for name, x in self.systems.given(values).items() if name in "abc"}
+        seen = width
+        if sample:
+            seen, rows = min(WIDTHS[0], width), {name: sampled(x, axis) for name, x in rows.items()}
         for side in (first, last):
-            a, b, c = (abs(side(rows[k], width, axis) if self.moves(k) else rows[k]) for k in "abc")
+            a, b, c = (abs(side(rows[k], seen, axis) if self.moves(k) else rows[k]) for k in "abc")
             with np.errstate(all="ignore"):
                 ratio = np.minimum((a + c) / b, 1)
                 ratio /= 1 + np.sqrt(1 - ratio * ratio)
-            left = ratio.prod(axis) ** (width // ratio.shape[axis])
+            left = ratio.prod(axis) ** (width / ratio.shape[axis])
             failed = failed | (left > np.finfo(ratio.dtype).eps)  # NaN is not: no number of rows would help
         return few(int(np.count_nonzero(failed)), failed.size)
 
@@ -180,13 +190,13 @@ class Alone(NamedTuple):
         """Rows of an argument, of the rank and the dtype of another."""
         return full(np.asarray(self.some(name, x, rows), like.dtype), self.systems.axis + 1, like.ndim)
 
-    def settle(self, first: Place, solved: Sequence[Solved]) -> Settled:
+    def settle(self, first: Place, sources: Sources, solved: Sequence[Solved]) -> Settled:
         """A task: what has to be known of other chunks before the result is."""
         verdict = self.mend([chunk.ends for chunk in solved], WIDTHS[:1])
         if verdict.unsolved is not None and not few(verdict.failed, verdict.unsolved.size):
-            more = self.mend([self.all_ends(chunk) for chunk in solved], WIDTHS[1:])
+            more = self.mend([self.all_ends(k, chunk, sources) for k, chunk in enumerate(solved)], WIDTHS[1:])
             verdict = min(verdict, more, key=lambda one: one.failed)
-        return self.systems.settle(first, verdict, solved)
+        return self.systems.settle(first, sources, verdict, solved)
 
     def result(self, k: int, count: int, settled: Settled, solved: Solved | None = None) -> Array:
         """A task: the solution in one of so many chunks."""
@@ -202,9 +212,10 @@ class Alone(NamedTuple):
         return self.systems.put(settled, k, x)
 
 
-def few(failed: int, systems: int) -> bool:
-    """Whether so few systems fail that no more rows are solved again for them."""
-    return failed * FEW <= systems
+def sampled(x: Array, axis: int) -> Array:
+    """Of every axis of the batch some systems."""
+    steps = (slice(None) if k == axis else slice(None, None, max(1, n // SAMPLE)) for k, n in enumerate(x.shape))
+    return x[tuple(steps)]
 
 
 def along(axis: int, rows: slice) -> Place | tuple[slice, ...]:

@@ -25,6 +25,7 @@ from tridiag.chunked.operands import Operands, of_system, share_memory, widened
 from tridiag.chunked.rest import Rows, Solved, Systems, Verdict
 from tridiag.chunked.rows import column, full, row
 from tridiag.chunked.scaled import logarithm_of, of_logarithm, product_along
+from tridiag.chunked.sources import Sources, makers_of
 from tridiag.chunked.whole import Verb
 from tridiag.libraries.arrays import working_dtype
 from tridiag.libraries.numpy import Operations as ops
@@ -204,9 +205,11 @@ def finished(rows: int | None, minors: Minors) -> Judged:
         return Judged(np.stack(logarithm_of(found.value), axis=-1), Verdict(doubt if doubt.any() else None))
 
 
-def rows_of_doubtful(systems: Systems, judged: Judged, *values: Any) -> Rows | None:
-    """A task: the rows in a chunk of the matrices that may be singular."""
-    return systems.rows(judged.verdict, Solved(judged.both, values))
+def rows_of_doubtful(systems: Systems, sources: Sources, k: int, judged: Judged, *values: Any) -> Rows | None:
+    """A task: the rows in chunk k of the matrices that may be singular; None for arguments that are made again."""
+    if judged.verdict.unsolved is None:
+        return None
+    return systems.rows(judged.verdict, systems.restored(k, Solved(judged.both, values), sources))
 
 
 def settled(systems: Systems, judged: Judged, told: Sequence[Rows | None]) -> Array:
@@ -238,7 +241,9 @@ def in_chunks(verb: Verb, operands: Operands, options: Mapping[str, Any]) -> Any
     name, axis, names = operands.name(verb.__name__, options), operands.axis, tuple(operands.arrays)
     periodic, dtype = bool(options["periodic"]), working_dtype(operands.plan.result_dtype)
     chunk = Chunk(verb, names, operands.moving, axis, len(operands.chunks), periodic, dtype)
-    systems = Systems(verb, names, operands.moving, axis, len(operands.chunks), {"periodic": periodic}, share_memory())
+    shared, closed = share_memory(), {"periodic": periodic}
+    makers = makers_of(operands, shared)
+    systems = Systems(verb, names, operands.moving, axis, len(operands.chunks), closed, shared, makers.again)
     rows = sum(operands.chunks[axis]) if periodic else None
     graph: dict[Any, Any] = {}
     for batch, places in operands.parts():
@@ -255,8 +260,10 @@ def in_chunks(verb: Verb, operands: Operands, options: Mapping[str, Any]) -> Any
         judged = (f"judge-{name}", *batch)
         graph[judged] = (functools.partial(finished, rows), keys[0])
         told: list[Any] = [(f"rows-{name}", *place) for place in places]
-        for key, place in zip(told, places, strict=True):
-            graph[key] = (functools.partial(rows_of_doubtful, systems), judged, *operands.blocks(names, place))
+        sources = makers.of(places)
+        for k, (key, place) in enumerate(zip(told, places, strict=True)):
+            blocks = [None if made else x for x, made in zip(operands.blocks(names, place), makers.again, strict=True)]
+            graph[key] = (functools.partial(rows_of_doubtful, systems, sources, k), judged, *blocks)
         graph[(name, *batch, 0)] = (functools.partial(settled, systems), judged, told)
     chunks = (*(operands.chunks[k] for k in operands.batch), (2,))
     return operands._replace(chunks=chunks).result(name, graph)

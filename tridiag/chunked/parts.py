@@ -12,10 +12,12 @@ import numpy as np
 
 from tridiag import parts
 from tridiag.chunked.operands import Place
-from tridiag.chunked.rest import Settled, Solved, Systems, Verdict
+from tridiag.chunked.rest import Settled, Solved, Systems, Verdict, few
 from tridiag.chunked.rows import column, row
+from tridiag.chunked.sources import Sources
 
 Array = np.ndarray[Any, Any]
+THROUGH = 2.0**-10  # a dependence of one end of a chunk on the other that may cost digits where chunks are joined
 
 
 class Joined(NamedTuple):
@@ -24,6 +26,7 @@ class Joined(NamedTuple):
     values: Array  # (parts, 4, *batch), as `tridiag.parts.finish` takes them
     unsolved: Array  # the systems that could not be joined
     lost: Array  # those with NaN in the input, which are NaN throughout
+    likely: bool  # whether some may have to be solved whole: none is joined, or many are coupled through whole chunks
 
 
 class Lost(NamedTuple):
@@ -106,7 +109,8 @@ class Chunk(NamedTuple):
     def finish(self, k: int, joined: Joined, beside: Any, *values: Any) -> Solved:
         """A task: the solution in the chunk."""
         with np.errstate(all="ignore"):
-            return Solved(parts.finish(**self.given(beside, values), values=joined.values[k]), values)
+            x = parts.finish(**self.given(beside, values), values=joined.values[k])
+        return Solved(x, self.systems.kept(values, joined.likely))
 
     def late(self, solved: Solved, joined: Joined) -> Array | None:
         """A task: the systems that were joined, and whose end rows are not accurate."""
@@ -114,9 +118,10 @@ class Chunk(NamedTuple):
         found = (np.isnan(first) | np.isnan(last)) & ~joined.unsolved & ~joined.lost
         return found if found.any() else None
 
-    def settle(self, first: Place, joined: Joined, solved: Sequence[Solved]) -> Settled:
+    def settle(self, first: Place, sources: Sources, joined: Joined, solved: Sequence[Solved]) -> Settled:
         """A task: what has to be known of other chunks before the result is."""
-        return self.systems.settle(first, verdict(joined, [self.late(chunk, joined) for chunk in solved]), solved)
+        late = [self.late(chunk, joined) for chunk in solved]
+        return self.systems.settle(first, sources, verdict(joined, late), solved)
 
     def result(self, k: int, count: int, settled: Settled, solved: Solved | None = None) -> Array:
         """A task: the solution in one of so many chunks, with that of the systems that were solved whole."""
@@ -135,7 +140,9 @@ def join(periodic: bool, told: Sequence[tuple[Array, Lost | None]]) -> Joined:
     unsolved = np.isnan(values).any(axis=(0, 1)) & ~unseen
     if lost.any():
         values = np.where(lost, np.nan, values)
-    return Joined(values, unsolved, lost)
+    through = np.max([abs(ends[[1, 5]]) for ends, _ in told], axis=(0, 1))  # of one end on what is behind the other
+    likely = bool(unsolved.any()) or not few(int(np.count_nonzero(through > THROUGH)), through.size)
+    return Joined(values, unsolved, lost, likely)
 
 
 def verdict(joined: Joined, late: Sequence[Array | None]) -> Verdict:

@@ -9,16 +9,19 @@ import numpy as np
 
 from tridiag.chunked.operands import Place
 from tridiag.chunked.rows import full
+from tridiag.chunked.sources import Sources, Trace
 from tridiag.chunked.whole import Verb, singular
 from tridiag.errors import SingularSystemError
 
 Array = np.ndarray[Any, Any]
 Rows = dict[str, Any]
+FEW = 16  # one system of so many may fail before more is done for all
 
 
 class Solved(NamedTuple):
     """A chunk that is solved but for some systems, and the arguments that these may need again.
 
+    ``values``: with traces in the place of those that are made again if they are needed.
     ``ends``: copies of its first and its last rows, where these are what is needed at first.
     """
 
@@ -60,6 +63,7 @@ class Systems(NamedTuple):
     rank: int
     options: dict[str, Any]
     shared: bool  # whether tasks share their memory; then none is run again, on another worker
+    again: tuple[bool, ...] = ()  # which arguments can be made again, and need not be kept
 
     @property
     def transpose(self) -> bool:
@@ -68,6 +72,17 @@ class Systems(NamedTuple):
     def given(self, values: Sequence[Any]) -> dict[str, Any]:
         """The arguments by their names."""
         return dict(zip(self.names, values, strict=True))
+
+    def kept(self, values: tuple[Any, ...], likely: bool) -> tuple[Any, ...]:
+        """The arguments that are kept: all of them where it is ``likely`` that they are needed again."""
+        if likely:
+            return values
+        return tuple(Trace.of(x) if made else x for x, made in zip(values, self.again, strict=True))
+
+    def restored(self, k: int, solved: Solved, sources: Sources) -> Solved:
+        """A solved chunk, the k-th of its systems, with all its arguments."""
+        missing = any(x is None or isinstance(x, Trace) for x in solved.values)
+        return solved._replace(values=sources.restored(k, solved.values)) if missing else solved
 
     def solve(self, given: Mapping[str, Any], axis: int) -> Array:
         """A solution of rows that lie together and are coupled to no others; NaN in singular systems."""
@@ -120,7 +135,15 @@ class Systems(NamedTuple):
         cuts = np.cumsum([rows[self.moving[0]].shape[-1] for rows in told])[:-1]
         return Settled(verdict, np.split(x, cuts, axis=-1))
 
-    def settle(self, first: Place, verdict: Verdict, solved: Sequence[Solved]) -> Settled:
+    def settle(self, first: Place, sources: Sources, verdict: Verdict, solved: Sequence[Solved]) -> Settled:
         """As `rows` of every chunk and `whole`."""
-        settled = self.whole(first, verdict, [self.rows(verdict, chunk) for chunk in solved])
+        told: list[Rows | None] = []
+        if verdict.unsolved is not None:
+            told += (self.rows(verdict, self.restored(k, chunk, sources)) for k, chunk in enumerate(solved))
+        settled = self.whole(first, verdict, told)
         return settled._replace(chunks=[chunk.x for chunk in solved])
+
+
+def few(failed: int, systems: int) -> bool:
+    """Whether so few systems fail that no more is done for all than to solve these whole."""
+    return failed * FEW <= systems

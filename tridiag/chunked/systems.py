@@ -26,6 +26,7 @@ from tridiag.chunked.operands import (
 )
 from tridiag.chunked.rest import Settled, Solved, Systems
 from tridiag.chunked.rows import neighbours
+from tridiag.chunked.sources import Sources, makers_of
 from tridiag.chunked.whole import Verb
 from tridiag.errors import BackendError
 from tridiag.libraries.arrays import working_dtype
@@ -65,7 +66,8 @@ def of_cut_systems(verb: Verb, operands: Operands, options: Mapping[str, Any]) -
     """Tasks for systems whose rows lie in several chunks."""
     axis, shared, chunks = operands.axis, share_memory(), operands.chunks
     name, names = operands.name(verb.__name__, {**options, "shared": shared}), tuple(operands.arrays)
-    systems = Systems(verb, names, operands.moving, axis, len(chunks), dict(options), shared)
+    makers = makers_of(operands, shared)
+    systems = Systems(verb, names, operands.moving, axis, len(chunks), dict(options), shared, makers.again)
     begins = starts(tuple(chunks[k] for k in operands.batch))
     long = min(filter(None, chunks[axis])) >= cuts.SHORTEST
     chunk: Any = (
@@ -76,7 +78,7 @@ def of_cut_systems(verb: Verb, operands: Operands, options: Mapping[str, Any]) -
     steps: Steps = {f"{step}-{name}": {} for step in STEPS}
     for batch, places in operands.parts():
         first = tuple(begins[j][k] for j, k in enumerate(batch))
-        group = Group(name, operands, systems, batch, places, first)
+        group = Group(name, operands, systems, batch, places, first, makers.of(places))
         for key, task in (group.alone(chunk) if long else group.joined(chunk)).items():
             steps[key[0]][key] = task
     settled, solved = f"settle-{name}", [] if shared else [f"{'alone' if long else 'finish'}-{name}"]
@@ -109,6 +111,7 @@ class Group(NamedTuple):
     batch: Place
     places: Sequence[Place]  # of their chunks
     first: Place  # the index of the first system
+    sources: Sources
 
     @property
     def periodic(self) -> bool:
@@ -129,7 +132,7 @@ class Group(NamedTuple):
         keys, settled = self.keys("alone"), self.key("settle")
         graph: dict[Any, Any] = {key: (chunk.solve, *some) for key, some in zip(keys, self.blocks(), strict=True)}
         if self.systems.shared:
-            return {**graph, settled: (functools.partial(chunk.settle, self.first), keys)}
+            return {**graph, settled: (functools.partial(chunk.settle, self.first, self.sources), keys)}
         told = dict(zip(self.keys("ends"), ((chunk.told, key) for key in keys), strict=True))
         return {**graph, **told, **self.verdict("settle", keys, (chunk.mend, [*told]))}
 
@@ -146,7 +149,7 @@ class Group(NamedTuple):
             graph[reduced[k]] = (chunk.reduce, beside, *blocks)
             graph[keys[k]] = (functools.partial(chunk.finish, k), joined, beside, *blocks)
         if self.systems.shared:
-            return {**graph, settled: (functools.partial(chunk.settle, self.first), joined, keys)}
+            return {**graph, settled: (functools.partial(chunk.settle, self.first, self.sources), joined, keys)}
         told = dict(zip(self.keys("late"), ((chunk.late, key, joined) for key in keys), strict=True))
         return {**graph, **told, **self.verdict("settle", keys, (parts.verdict, joined, [*told]))}
 
