@@ -222,6 +222,10 @@ class Factorization:
             x = short(known, d, transpose, out, check, overwrite_d) if known else None
             if x is not None:
                 return x
+        if library == "jax" and (short := fast_path.of_tensors("solve_factored", d)) is not None:
+            x = short(self._eliminated(), d, transpose, out, check, overwrite_d)
+            if x is not None:
+                return x
         (a, b, c, where), shapes = self._matrix, shapes_of(self._matrix)
         if library == "jax" and self._factors is None:  # nothing is kept
             name = "auto" if self._free else self._name
@@ -299,9 +303,11 @@ class Factorization:
     def _recalled(self) -> Any:
         """What is known of it; False where that says little: it is of another library, or a matrix is singular."""
         if self._known is None:
-            made = Eliminated(self._matrix, self._options, self._free, self._name, self._kind, self._factors)
-            self._known = fast_path.known(self._status, made) or False
+            self._known = fast_path.known(self._status, self._eliminated()) or False
         return self._known
+
+    def _eliminated(self) -> Eliminated:
+        return Eliminated(self._matrix, self._options, self._free, self._name, self._kind, self._factors)
 
     def _placed(self, shapes: Shapes) -> dict[str, Any]:
         """The options, with an axis that means now what it meant when the matrix was eliminated."""

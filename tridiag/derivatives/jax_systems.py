@@ -255,7 +255,16 @@ def factor_once(form: Form, name: str, matrix: Matrix, factors: None) -> Any:
     return split_factors.of_whole(module.status_of_jax_arrays, matrix, form)
 
 
-VERBS: dict[str, Callable[..., Any]] = {"solve": solve_once, "adjoint": adjoint, "factor": factor_once}
+def factors_once(form: Form, name: str, matrix: Matrix, factors: None) -> Any:
+    return BACKENDS[name].module().kept_factors(matrix, form)
+
+
+VERBS: dict[str, Callable[..., Any]] = {
+    "solve": solve_once,
+    "adjoint": adjoint,
+    "factor": factor_once,
+    "factors": factors_once,
+}
 
 
 def run(verb: str, form: Form, name: Name, matrix: Matrix, factors: Any, *arrays: Any) -> Any:
@@ -300,9 +309,11 @@ def factor(call: Call, backend: Backend) -> tuple[Any, Any]:
 def make_factors(matrix: Matrix, form: Form, name: str) -> tuple[Any, Any]:
     module = BACKENDS[name].module()
     if hasattr(module, "factor_of_jax_arrays") or hasattr(module, "status_of_jax_arrays"):
-        function = left_to_compiler(lambda matrix: run("factor", form, name, matrix, None), matrix, form.axis)
+        keeping = getattr(module, "worth_keeping", None)
+        verb = "factors" if keeping is not None and keeping(matrix, form) else "factor"
+        function = left_to_compiler(lambda matrix: run(verb, form, name, matrix, None), matrix, form.axis)
         factors = function(matrix)
-        return None if factors.joints is None else factors, factors.status
+        return factors.kept, factors.status
     factors = module.factor(matrix, form)
     if form.pivoting is False:
         return factors, module.factor(matrix, form._replace(pivoting=True)).status

@@ -31,12 +31,22 @@ class Factors(NamedTuple):
 
     joints: Any  # (*batch, numbers): over how many devices rows are spread, what joins these; None where none can be
     status: Any
+    # (*batch, words) and (*batch, 2): factors and stamps of `tridiag.xla.factored_systems`; None where none are kept
+    tiles: Any = None
+    stamps: Any = None
+
+    @property
+    def kept(self) -> Factors | None:
+        """What later solves read, if there is something."""
+        return None if self.joints is None and self.tiles is None else self._replace(status=None)
 
     def fitted(self, form: Form) -> Factors:
         """At the rank of right sides; a solve does not read the status."""
-        if self.joints is None:
-            return Factors(None, None)
-        return Factors(self.joints.reshape(*form.matrix_batch, self.joints.shape[-1]), None)
+        joints, tiles, stamps = (
+            x if x is None else x.reshape(*form.matrix_batch, x.shape[-1])
+            for x in (self.joints, self.tiles, self.stamps)
+        )
+        return Factors(joints, None, tiles, stamps)
 
 
 def of_whole(status: Callable[[Matrix, Form], Any], matrix: Matrix, form: Form) -> Factors:

@@ -18,7 +18,7 @@ from jax.sharding import SingleDeviceSharding
 
 from tridiag.calls import execute
 from tridiag.calls.blocks import cached_block_plan
-from tridiag.calls.fast_path.factored import Kind
+from tridiag.calls.fast_path.factored import Eliminated, Kind
 from tridiag.calls.plan import UNASKED, Call, Plan, cached_plan, wants_check
 from tridiag.calls.sequences import cached_recurrence_plan, indexed
 from tridiag.calls.singular import raise_if_singular
@@ -27,6 +27,7 @@ from tridiag.derivatives.jax_systems import differentiable, make_factors
 from tridiag.libraries.arrays import is_real
 from tridiag.libraries.jax import default_platform, platform_of
 from tridiag.selection.choose import choose
+from tridiag.xla.split_factors import Factors
 
 NUMBERS = (int, float, complex)
 attributes_of: Callable[[Any], tuple[Any, ...]] = attrgetter("dtype", "shape", "weak_type", "sharding")
@@ -201,6 +202,57 @@ def factors(a: Any, b: Any, c: Any, where: Any, axis: Any, *options: Any) -> tup
     return None if found is None or bound is None else ((a, b, c, where), bound.axis, bound.name, bound.kind, *found)
 
 
+def solve_factored(made: Eliminated, d: Any, transpose: Any, out: Any, check: Any, overwrite_d: Any) -> Any:
+    """The solution with matrices that were eliminated, or None where this is not the way to it."""
+    kept = made.factors
+    if out is not None or made.kind.axis_name is not None or getattr(kept, "tiles", None) is None:
+        return None
+    a, b, c, where = made.matrix
+    kind, placed, asked = type(d), made.options, made.name if not made.free else UNASKED
+    options = placed["axis"], placed["pivoting"], placed["periodic"], transpose, overwrite_d, asked, check
+    facts = facts_of(kind, (a, b, c, d, where)), facts_of(kind, (kept.tiles, kept.stamps))
+    try:
+        bound = bound_factored(*facts, settings(), made.name, made.kind, *options)
+    except TypeError:
+        return None
+    x = run(bound, a, b, c, d, kept.tiles, kept.stamps, where)
+    if x is not None and bound is not None and bound.check and not np.isfinite(np.asarray(x)).all():
+        call = bound.prepared(a, b, c, d, where)
+        raise_if_singular(x, None, call.matrix, call.form)
+    return x
+
+
+@functools.lru_cache(1024, typed=True)
+def bound_factored(
+    facts: tuple[Any, ...],
+    kept: tuple[Any, ...],
+    promotion: Settings,
+    name: str,
+    kind: Kind,
+    axis: int,
+    pivoting: bool | str,
+    periodic: bool,
+    transpose: bool,
+    overwrite_d: bool,
+    asked: Any,
+    check: bool | None,
+) -> Bound | None:
+    """The solve of d with a, b, c, a mask and ``kept`` factors with these facts; ``name``: of the backend of these."""
+    plan = plan_of_systems("solve", facts, promotion, axis, pivoting, periodic, transpose, overwrite_d, asked)
+    shapes = tuple(() if fact is None or isinstance(fact, type) else tuple(fact[1]) for fact in (*facts[:3], facts[4]))
+    if plan is None or not all(map(on_cpu, kept)) or (plan.problem.dtype, plan.form.n) != (kind.dtype, kind.rows):
+        return None
+    if shapes != kind.shapes or (kind.from_front and len(plan.form.shape) > max(map(len, shapes))):
+        return None
+    form = plan.form._replace(overwrite_d=False)
+    return jitted(
+        plan,
+        lambda call: differentiable(call.matrix, call.d, Factors(None, None, *call.init), form, name),
+        3,
+        wants_check(plan, check),
+    )
+
+
 class BoundFactors(NamedTuple):
     """An elimination that waits for its matrices."""
 
@@ -301,5 +353,5 @@ def bound_recurrence(
 
 def forget() -> None:
     """Decide anew about calls that were met before."""
-    for cache in (bound_solve, bound_verb, bound_factors, bound_blocks, bound_recurrence):
+    for cache in (bound_solve, bound_verb, bound_factored, bound_factors, bound_blocks, bound_recurrence):
         cache.cache_clear()

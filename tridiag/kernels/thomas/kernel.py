@@ -35,6 +35,7 @@ from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_GROUP
 from tridiag.kernels.thomas.short_factors import factor_short
 from tridiag.kernels.thomas.short_sides import solve_short_own
 from tridiag.kernels.thomas.short_systems import solve_short, through_masked, through_whole
+from tridiag.kernels.thomas.stamps import stamp_alone, stamp_groups
 from tridiag.kernels.thomas.stored import AT_ONCE, begin_storage, copy_shares
 from tridiag.kernels.thomas.workspace import allocate_workspace, free_workspace
 
@@ -176,7 +177,10 @@ def work_multiple_rhs(job, zero):
         begin = run * tiles
         end = min(matrices, (run + 1) * tiles * width)
         begin += solve_short_own(zero, job, worker, begin * width, end) // width
-        begin += factor_short(zero, job, worker, begin * width, end) // width
+        short = factor_short(zero, job, worker, begin * width, end)
+        if job.stamps != 0:
+            stamp_groups(zero, job, worker, begin * width, short)
+        begin += short // width
         for tile in range(begin, (run + 1) * tiles):
             first = tile * width
             if first >= matrices:
@@ -227,6 +231,7 @@ def prepare_few_matrices(job, zero):
         begin_storage(job)
         copy_shares(zero, job, 0 * n, variable(1), variable(1))
         if factor_one_by_one(zero, job):
+            stamp_alone(job)
             job.task, job.next = 0, job.items
             return
     else:
@@ -240,6 +245,7 @@ def prepare_few_matrices(job, zero):
         job.task = 0
     else:
         factor_few_matrices(zero, job, worker)
+        stamp_alone(job)
     if address_of(worker) != 0:
         free_workspace(worker)
 
