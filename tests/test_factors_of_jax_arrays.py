@@ -164,7 +164,7 @@ def test_groups_of_other_lengths_are_not_mistaken() -> None:
     for rows in (slice(12), slice(8), slice(0, 16), slice(4, 20), slice(8, 20)):
         cut = jax.tree.map(lambda x, rows=rows: x[:, rows], made)
         cut._kind = cut._kind._replace(shapes=(*(x.shape[1:] for x in cut._matrix[:3]), ()))
-        cut._static = None
+        cut._flat = None
         assert_near(jax.vmap(lambda F, d: F.solve(d))(cut, d[:, rows]), wanted[:, rows])
 
 

@@ -64,7 +64,7 @@ class Factorization:
         self._status = status
         self._free = free  # whether the backend was not named
         self._known: Any = None  # what calls with plain arrays depend on, once there was one
-        self._static: Any = None  # what it has beside arrays, as a pytree, once it was one
+        self._flat: Any = None  # what it is as a pytree, once it was one
 
     @classmethod
     def of(cls, made: tuple[Any, BoundFactors]) -> Factorization:
@@ -96,7 +96,7 @@ class Factorization:
     def __getstate__(self) -> dict[str, Any]:
         """What copies and pickles have of it: calls with plain arrays find out anew what they depend on."""
         self._found()
-        return self.__dict__ | {"_known": None, "_static": None}
+        return self.__dict__ | {"_known": None, "_flat": None}
 
     @property
     def status(self) -> Array:
@@ -217,13 +217,9 @@ class Factorization:
                 return x
         if compiling(d):
             return graph().outside(self.solve, d, transpose, out, overwrite_d=overwrite_d, check=check)
-        if library == "torch" and (short := fast_path.of_tensors("solve_factored", d)) is not None:
+        if library in ("jax", "torch") and (short := fast_path.of_tensors("solve_factored", d)) is not None:
             known = self._known or self._recalled()
             x = short(known, d, transpose, out, check, overwrite_d) if known else None
-            if x is not None:
-                return x
-        if library == "jax" and (short := fast_path.of_tensors("solve_factored", d)) is not None:
-            x = short(self._eliminated(), d, transpose, out, check, overwrite_d)
             if x is not None:
                 return x
         (a, b, c, where), shapes = self._matrix, shapes_of(self._matrix)
@@ -276,8 +272,8 @@ class Factorization:
     def slogdet(self) -> tuple[Array, Array]:
         """Sign and logarithm of the absolute value of the determinants, as `tridiag.slogdet`."""
         if known := self._recalled():
-            facts, a, b, c, where, *_ = known
-            return systems.slogdet(a, b, c, where=where, axis=facts.own_axis, periodic=facts.options[-1])
+            (*_, periodic), (a, b, c, where) = known[0].options, self._matrix
+            return systems.slogdet(a, b, c, where=where, axis=known[0].own_axis, periodic=periodic)
         options = self._placed(shapes_of(self._matrix))
         axis = axis_alone(self._matrix, options["axis"])
         options = {"axis": axis, "periodic": options["periodic"], "axis_name": self._kind.axis_name}
@@ -303,11 +299,9 @@ class Factorization:
     def _recalled(self) -> Any:
         """What is known of it; False where that says little: it is of another library, or a matrix is singular."""
         if self._known is None:
-            self._known = fast_path.known(self._status, self._eliminated()) or False
+            made = Eliminated(self._matrix, self._options, self._free, self._name, self._kind, self._factors)
+            self._known = fast_path.known(self._status, made) or False
         return self._known
-
-    def _eliminated(self) -> Eliminated:
-        return Eliminated(self._matrix, self._options, self._free, self._name, self._kind, self._factors)
 
     def _placed(self, shapes: Shapes) -> dict[str, Any]:
         """The options, with an axis that means now what it meant when the matrix was eliminated."""

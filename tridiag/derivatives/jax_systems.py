@@ -16,6 +16,7 @@ with every missing coupling cut by a select: its gradient is exactly zero.
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -346,35 +347,42 @@ compiled_condition = jax.jit(condition_of, static_argnums=(2, 3))
 
 
 class Static:
-    """What a factorization has beside arrays. A compiled program looks for it in every call, by its hash."""
+    """What factorizations have beside arrays; one object for all that is equal, as `static_of` makes it.
 
-    __slots__ = ("_hash", "facts")
+    A compiled program compares it in every call.
+    """
 
-    def __init__(self, *facts: Any) -> None:
+    __slots__ = ("__weakref__", "facts")
+
+    def __init__(self, facts: Any) -> None:
         self.facts = facts
-        self._hash = hash(facts)
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Static) and self.facts == other.facts)
 
     def __repr__(self) -> str:
         return f"Static{self.facts}"
 
 
+statics: weakref.WeakValueDictionary[Any, Static] = weakref.WeakValueDictionary()
+
+
+def static_of(*facts: Any) -> Static:
+    return statics.setdefault(facts, Static(facts))
+
+
 def flatten(x: Factorization) -> Any:
-    if x._static is None:
-        x._static = Static(tuple(x._options.items()), x._name, x._kind, x._free)
-    return (x._matrix, x._factors, x._status), x._static
+    """Its arrays in one row, which a program finds in less time among its arguments than arrays in several tuples."""
+    if x._flat is None:
+        factors = x._factors
+        inline = type(factors) if hasattr(factors, "tiles") else None
+        rest = (factors,) if inline is None else factors
+        facts = tuple(x._options.items()), x._name, x._kind, x._free, inline
+        x._flat = (*x._matrix, x._status, *rest), static_of(*facts)
+    return x._flat
 
 
 def unflatten(static: Static, children: Any) -> Factorization:
-    (options, name, kind, free), (matrix, factors, status) = static.facts, children
-    made = Factorization(matrix, dict(options), name, kind, factors, status, free)
-    made._static = static
-    return made
+    (options, name, kind, free, inline), (a, b, c, where, status, *rest) = static.facts, children
+    factors = rest[0] if inline is None else inline(*rest)
+    return Factorization((a, b, c, where), dict(options), name, kind, factors, status, free)
 
 
 jax.tree_util.register_pytree_node(Factorization, flatten, unflatten)
