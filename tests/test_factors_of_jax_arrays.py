@@ -120,9 +120,19 @@ def test_matrices_of_one_axis_that_vmap_stacks() -> None:
     stacked = jax.tree.map(lambda *x: jnp.stack(x), *one_by_one)
     assert_near(solve(stacked, d), wanted)
     outside = tridiag.factor(a, b, c)
-    assert_near(solve(outside, d), wanted)
-    _, x = jax.lax.scan(lambda carry, given: (carry, given[0].solve(given[1])), 0, (outside, d))
-    assert_near(x, wanted)
+    assert_near(solve(without_diagonals(outside), d), wanted)
+    each = jax.jit(lambda F, d: jax.lax.scan(lambda carry, given: (carry, given[0].solve(given[1])), 0, (F, d))[1])
+    assert_near(each(outside, d), wanted)
+
+
+def test_a_loop_over_batches_of_matrices() -> None:
+    """Parts of a factorization are solved from its factors where they are those of whole groups."""
+    a, b, c, d = drawn((3, 16, 31))
+    each = jax.jit(lambda F, d: jax.lax.scan(lambda carry, given: (carry, given[0].solve(given[1])), 0, (F, d))[1])
+    matrix = tridiag.factor(a, b, c)
+    assert_near(each(without_diagonals(matrix), d), tridiag.solve(a, b, c, d))
+    a, b, c, d = (x[:, :13] for x in (a, b, c, d))
+    assert_near(each(tridiag.factor(a, b, c), d), tridiag.solve(a, b, c, d))
 
 
 @pytest.mark.parametrize("transpose", [False, True])

@@ -243,6 +243,8 @@ class Factorization:
         dtype = execute.matrix_dtype(call)
         kind = Kind(call.library, dtype, call.form.n, shapes, self._kind.from_front, axis_name)
         factors = self._factors if kind == self._kind else None
+        if factors is None and kind._replace(shapes=self._kind.shapes) == self._kind:
+            factors = getattr(self._factors, "moved", None)
         backend = BACKENDS[self._name] if kind.library == self._kind.library else choose(call.problem).backend
         other = self._quicker(call.plan, backend.name, factors)
         wanted = kind == self._kind and kind.library in execute.EAGER
@@ -380,8 +382,10 @@ def factor(
     idle, or most need pivoting, arrays of NumPy and PyTorch in host memory may be solved anew by another backend, if
     none was named and that is expected to be quicker; systems that lie side by side with one right side each are solved
     anew in any case. Such matrices are factored by the first solve of more right sides; until then their rows tell the
-    status, where all are dominant by a hundredth, and else an elimination does. To JAX it is a tree, so that it
-    can be an argument of jitted functions; its leaves belong together, and are not to be changed one by one.
+    status, where all are dominant by a hundredth, and else an elimination does. JAX arrays on one CPU device keep
+    factors of systems of five rows or more along the last axis under "auto", where caches hold these. To JAX it is a
+    tree, so that it can be an argument of jitted functions; its leaves belong together: they may be mapped, sliced,
+    permuted and stacked alike, and are not to be changed one by one.
     """
     arrays = type(a) is type(b) is type(c) is ndarray and axis_name is None
     if not arrays and compiling(a, b, c):

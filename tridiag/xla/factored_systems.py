@@ -16,14 +16,14 @@ import numpy as np
 
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.kernels.jobs.job import Job
-from tridiag.kernels.jobs.systems import granted, make_job, restored
+from tridiag.kernels.jobs.systems import FEWEST_MATRICES, granted, make_job, restored
 from tridiag.kernels.jobs.words.job import POINTERS
 from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, FACTORED, FACTORING, WHERE_, X_, Systems
 from tridiag.libraries.jax import vary_alike
 from tridiag.problems.forms import Form
 from tridiag.xla.custom_call import custom_call, facts_of
 from tridiag.xla.partitioning import may_be_sharded
-from tridiag.xla.split_factors import Factors
+from tridiag.xla.split_factors import Factors, Moved
 
 NUMBERS = 3  # of a row: a / pivot, 1 / pivot, c'
 STAMP = 2  # numbers of 32 bits
@@ -82,7 +82,8 @@ def solve(matrix: Matrix, d: Any, form: Form, factors: Factors) -> Any:
     a, b, c, where = matrix
     kind, count = words_of(b.dtype, form.n)
     belong = factors.tiles.shape == (*form.matrix_batch, count) and factors.tiles.dtype == kind
-    if not (belong and on_one_device(form) and form.pivoting == "auto"):
+    few = isinstance(factors, Moved) and form.matrices < FEWEST_MATRICES
+    if few or not (belong and on_one_device(form) and form.pivoting == "auto"):
         return None
     job = make_job(*facts_of(form, a, b, c, where, d), FACTORED, granted(form))
     if not in_order(job, form):

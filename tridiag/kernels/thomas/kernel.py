@@ -35,7 +35,7 @@ from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_GROUP
 from tridiag.kernels.thomas.short_factors import factor_short
 from tridiag.kernels.thomas.short_sides import solve_short_own
 from tridiag.kernels.thomas.short_systems import solve_short, through_masked, through_whole
-from tridiag.kernels.thomas.stamps import stamp_alone, stamp_groups
+from tridiag.kernels.thomas.stamps import are_alone, stamp_alone, stamp_groups
 from tridiag.kernels.thomas.stored import AT_ONCE, begin_storage, copy_shares
 from tridiag.kernels.thomas.workspace import allocate_workspace, free_workspace
 
@@ -223,10 +223,17 @@ TASKS = {
 
 @njit(**OPTIONS)
 def prepare_few_matrices(job, zero):
-    """Factor the few matrices that many right sides share, before any right side; without memory there is no task."""
-    flags, n, matrices = job.flags, job.rows, job.matrices
-    if job.shared == 0 or flags & J.FACTORED:
+    """Factor the few matrices that many right sides share, before any right side; without memory there is no task.
+
+    Those that are said to be factored are so, unless their stamps are others.
+    """
+    n, matrices = job.rows, job.matrices
+    if job.shared == 0 or (job.flags & J.FACTORED and are_alone(job)):
         return
+    if job.flags & J.FACTORED:
+        job.flags -= J.FACTORED
+        job.stamps = 0
+    flags = job.flags
     if flags & J.FACTORING:
         begin_storage(job)
         copy_shares(zero, job, 0 * n, variable(1), variable(1))

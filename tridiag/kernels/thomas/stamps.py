@@ -164,6 +164,15 @@ def kinds_of(job, first, used):
 
 
 @njit(**OPTIONS)
+def are_alone(job):
+    """Whether all matrices have their factors for themselves."""
+    alone = True
+    for k in range(job.matrices if job.stamps != 0 else 0):
+        alone &= word(job.stamps + 8 * k) | 1 == OF_ITSELF | 1
+    return alone
+
+
+@njit(**OPTIONS)
 def is_certified_alone(job, matrix):
     """Whether a matrix is certified that has its factors for itself."""
     if job.stamps == 0:
