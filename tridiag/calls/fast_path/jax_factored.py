@@ -42,7 +42,8 @@ def factors(a: Any, b: Any, c: Any, where: Any, axis: Any, *options: Any) -> tup
 def known(status: Any, made: Eliminated) -> tuple[Any, ...] | None:
     """What solves with factors depend on: what is known, the arrays, the factors; None where nothing is kept."""
     (a, b, c, where), kept, kind = made.matrix, made.factors, type(status)
-    if made.kind.axis_name is not None or getattr(kept, "tiles", None) is None:
+    shapes = tuple([tuple(getattr(x, "shape", ())) for x in made.matrix])
+    if made.kind.axis_name is not None or getattr(kept, "tiles", None) is None or shapes != made.kind.shapes:
         return None
     *facts, mask = facts_of(kind, made.matrix)
     options = made.options["axis"], made.options["pivoting"], made.options["periodic"]
@@ -83,10 +84,9 @@ def bound_factored(
     plan = plan_of_systems("solve", facts, promotion, *known.options, transpose, overwrite_d, asked)
     if plan is None or not all(map(on_cpu, known.factors)):
         return None
-    shapes = tuple(() if fact is None or isinstance(fact, type) else tuple(fact[1]) for fact in (*facts[:3], facts[4]))
-    if (plan.problem.dtype, plan.form.n, shapes) != (kind.dtype, kind.rows, kind.shapes):
+    if (plan.problem.dtype, plan.form.n) != (kind.dtype, kind.rows):
         return None
-    if kind.from_front and len(plan.form.shape) > max(map(len, shapes)):
+    if kind.from_front and len(plan.form.shape) > max(map(len, kind.shapes)):
         return None  # which raises
     form, name = plan.form._replace(overwrite_d=False), known.name
 
