@@ -271,6 +271,30 @@ def test_derivatives_in_a_factorization_are_those_of_its_diagonals() -> None:
         np.testing.assert_allclose(x, y, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+@pytest.mark.parametrize("shape", [(40,), (5, 9), (16, 5), (13, 31), (100, 64)])
+def test_the_way_back_of_diagonals_reads_the_factors(
+    shape: tuple[int, ...], dtype: str, masked: bool, transpose: bool
+) -> None:
+    a, b, c, d = drawn(shape, dtype)
+    weight = drawn(shape, dtype, 1)[3]
+    where = jnp.asarray(np.random.default_rng(3).uniform(size=shape) < 0.8) if masked else None
+
+    def by_solve(a: Any, b: Any, c: Any) -> Any:
+        return (weight * tridiag.solve(a, b, c, d, where=where, transpose=transpose)).sum().real
+
+    def by_factors(F: Any) -> Any:
+        return (weight * F.solve(d, transpose=transpose)).sum().real
+
+    bare = without_diagonals(tridiag.factor(a, b, c, where=where))
+    found = jax.jit(jax.grad(by_factors, allow_int=True))(bare)
+    wanted = jax.jit(jax.grad(by_solve, (0, 1, 2)))(a, b, c)
+    for x, y in zip(found._matrix, wanted, strict=False):
+        assert_near(x, y, 64)
+
+
 def test_copies_and_pickles() -> None:
     a, b, c, d = drawn((13, 31))
     wanted, made = tridiag.solve(a, b, c, d), tridiag.factor(a, b, c)

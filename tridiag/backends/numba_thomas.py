@@ -144,6 +144,14 @@ def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = No
     return x, REGULAR if factors is None else factors.status
 
 
+def adjoint_from_factors(matrix: Matrix, g: Any, x: Any, form: Form, factors: Any) -> Any:
+    """What `adjoint` computes of JAX arrays, from factors; None where there are none of such matrices."""
+    from tridiag.xla import factored_systems
+
+    kept = factors.tiles is not None and saves_elimination(form)
+    return factored_systems.adjoint(matrix, g, x, form, factors) if kept else None
+
+
 def solve_jax_arrays(matrix: Matrix, d: Any, form: Form, factors: Any) -> Any:
     """The solution, from factors where there are some of such matrices and they save something."""
     from tridiag.xla import factored_systems, systems

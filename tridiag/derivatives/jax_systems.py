@@ -234,7 +234,9 @@ def solve_once(form: Form, name: str, matrix: Matrix, factors: Any, d: Any) -> A
 def adjoint(form: Form, name: str, matrix: Matrix, factors: Any, g: Any, x: Any) -> Any:
     """w = A^-T g and the cotangents of a, b and c, all of the shape of x."""
     if (function := joint_adjoint(name)) and form.matrix_shape == form.shape:
-        return function(matrix, g, x, form)
+        from_factors = None if factors is None else getattr(BACKENDS[name].module(), "adjoint_from_factors", None)
+        found = None if from_factors is None else from_factors(matrix, g, x, form, factors)
+        return function(matrix, g, x, form) if found is None else found
     w = solve_once(transposed(form), name, matrix, factors, g)
     *entries, where = (v if v is None else jnp.broadcast_to(v, form.shape) for v in matrix)
     pull = jax.vjp(lambda *v: product((*v, where), x, form), *entries)[1]

@@ -16,7 +16,7 @@ import numpy as np
 
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.kernels.jobs.job import Job
-from tridiag.kernels.jobs.systems import FEWEST_MATRICES, granted, make_job, restored
+from tridiag.kernels.jobs.systems import FEWEST_MATRICES, adjoint_of, granted, make_job, restored
 from tridiag.kernels.jobs.words.job import POINTERS
 from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, FACTORED, FACTORING, WHERE_, X_, Systems
 from tridiag.libraries.jax import vary_alike
@@ -77,8 +77,8 @@ def job_of(operands: tuple[Any, ...], form: Form) -> Job:
     return make_job(form, (*shapes[:D_], *sides), (*strides[:D_], *sides), (dtype, dtype), FACTORING, granted(form))
 
 
-def solve(matrix: Matrix, d: Any, form: Form, factors: Factors) -> Any:
-    """The solution from factors; None where these are not of such matrices."""
+def job_from(matrix: Matrix, d: Any, form: Form, factors: Factors) -> tuple[Job, dict[int, Any]] | None:
+    """The job that solves from factors, and its operands; None where these are not of such matrices."""
     a, b, c, where = matrix
     kind, count = words_of(b.dtype, form.n)
     belong = factors.tiles.shape == (*form.matrix_batch, count) and factors.tiles.dtype == kind
@@ -89,7 +89,28 @@ def solve(matrix: Matrix, d: Any, form: Form, factors: Factors) -> Any:
     if not in_order(job, form):
         return None
     operands = {POINTERS + k: x for k, x in ((A_, a), (B_, b), (C_, c), (D_, d), (WHERE_, where))}
-    operands |= {Systems.factors.word: factors.tiles, Systems.stamps.word: factors.stamps}
+    return job, operands | {Systems.factors.word: factors.tiles, Systems.stamps.word: factors.stamps}
+
+
+def solve(matrix: Matrix, d: Any, form: Form, factors: Factors) -> Any:
+    """The solution from factors; None where these are not of such matrices."""
+    found = job_from(matrix, d, form, factors)
+    if found is None:
+        return None
+    job, operands = found
     result = {POINTERS + X_: jax.typeof(d).update(shape=form.shape)}
     alias = {3: 0} if form.overwrite_d and d.shape == form.shape else None
     return custom_call(job, operands, result, alias)[0]
+
+
+def adjoint(matrix: Matrix, g: Any, x: Any, form: Form, factors: Factors) -> tuple[Any, ...] | None:
+    """w from factors and the gradients of a, b and c, in one custom call; None where there are none for it.
+
+    There is one right side for each matrix.
+    """
+    found = job_from(matrix, g, form._replace(transpose=not form.transpose, overwrite_d=False), factors)
+    if found is None:
+        return None
+    job, operands = found
+    places = [POINTERS + X_, *(Systems.gradients.word + k for k in range(3))]
+    return custom_call(adjoint_of(job), operands | {Systems.solution.word: x}, dict.fromkeys(places, jax.typeof(x)))

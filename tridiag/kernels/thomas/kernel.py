@@ -176,7 +176,9 @@ def work_multiple_rhs(job, zero):
         run, k0, k1 = part_of_item(job, item)
         begin = run * tiles
         end = min(matrices, (run + 1) * tiles * width)
-        begin += solve_short_own(zero, job, worker, begin * width, end) // width
+        solved = solve_short_own(zero, job, worker, begin * width, end)
+        report(job, begin * width, solved)
+        begin += solved // width
         short = factor_short(zero, job, worker, begin * width, end)
         if job.stamps != 0:
             stamp_groups(zero, job, worker, begin * width, short)
@@ -191,6 +193,7 @@ def work_multiple_rhs(job, zero):
             used = min(width, matrices - first)
             if not solve_multiple_rhs(zero, job, worker, tile, first, used, k0, k1, tile > begin):
                 break
+            report(job, first, used)
     flush()
     free_workspace(worker)
 
@@ -204,6 +207,7 @@ def work_few_matrices(job, zero):
     for item in items(job):
         matrix, k0, k1 = part_of_item(job, item)
         solve_few_matrices(zero, job, worker, matrix, k0, k1)
+        report(job, matrix, k1 - k0)
     flush()
     free_workspace(worker)
 
