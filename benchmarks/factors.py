@@ -4,10 +4,12 @@
 
 A line for each library, dtype and shape; with ``--shapes`` as many are drawn by their logarithms, of 20 to 3e6 values,
 systems along the last axis or the first. Matrices have an entry for each row of each system; of the first lines some
-are one matrix for all. Nothing is given to write to; in JAX all calls are compiled programs. Figures are ratios of
-medians over shuffled rounds: ``factor / solve``, at most 2; ``F.solve / solve``, at most 1, and 0.6 from 100 rows on
-where the arrays fit into `CACHE`; of one right side from NumPy the microseconds behind LAPACK's ``gttrs``, at most 3.
-Answers are judged before the clock.
+are one matrix for all. Nothing is given to write to. In JAX ``solve`` and ``F.solve`` are compiled programs, and F is
+an argument of the latter; ``factor`` is called outside of any, and also as a program, which returns a, b and c too.
+Lines of steps are programs that solve so many implicit steps of diffusion in turn by ``lax.scan``, in place, from F,
+made outside of the loop, or from a, b and c. Figures are ratios of medians over shuffled rounds: ``factor / solve``, at
+most 2; ``F.solve / solve``, at most 1, and 0.6 from 100 rows on where the arrays fit into `CACHE`; of one right side
+from NumPy the microseconds behind LAPACK's ``gttrs``, at most 3. Answers are judged before the clock.
 
 The record goes to ``benchmarks/results/factors/``, a file a processor. Exits with 1 where a figure is short of its bar.
 Needs SciPy and rich; PyTorch and JAX where they are asked.
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
+import functools
 import json
 import math
 import sys
@@ -40,10 +43,14 @@ SHAPES = (
     (2000, 400), (20_000, 100),
 )  # fmt: skip
 COLUMNS = (64, 100), (100, 2000), (100, 20_000)
+STEPS, STEPPED = 100, ((100, 200), (2000, 100))
 CACHE = 2**20  # bytes of a, b, c and d together
 FROM_ROWS, SMALLEST, LARGEST = 100, 20, 3e6
-BARS = {"factor / solve": 2.0, "F.solve / solve": 1.0, "F.solve / solve, in cache": 0.6, "us behind gttrs": 3.0}
-SOLVE, FACTOR, FACTORED, GTTRS = "solve", "factor", "F.solve", "gttrs"
+BARS = {
+    "factor / solve": 2.0, "factor in jit / solve": 2.0, "F.solve / solve": 1.0, "F.solve / solve, in cache": 0.6,
+    "us behind gttrs": 3.0,
+}  # fmt: skip
+SOLVE, FACTOR, FACTORED, GTTRS, PROGRAM = "solve", "factor", "F.solve", "gttrs", "factor in jit"
 
 
 class Line(NamedTuple):
@@ -52,10 +59,12 @@ class Line(NamedTuple):
     shape: tuple[int, ...]
     axis: int
     one_matrix: bool = False
+    steps: int = 0
 
     def __str__(self) -> str:
         place = ", axis 0" if self.axis == 0 else ""
-        return f"{self.library} {self.dtype} {self.shape}{place}{', one matrix' if self.one_matrix else ''}"
+        more = ", one matrix" if self.one_matrix else f", {self.steps} steps" if self.steps else ""
+        return f"{self.library} {self.dtype} {self.shape}{place}{more}"
 
 
 def lines(options: argparse.Namespace) -> Iterator[Line]:
@@ -67,6 +76,8 @@ def lines(options: argparse.Namespace) -> Iterator[Line]:
             yield from (Line(library, dtype, shape, -1) for shape in SHAPES)
             yield from (Line(library, dtype, shape, 0) for shape in COLUMNS)
             yield from (Line(library, dtype, shape, -1, True) for shape in ((2000, 100), (20_000, 100)))
+            if library == "jax":
+                yield from (Line(library, dtype, shape, -1, steps=STEPS) for shape in STEPPED)
 
 
 def drawn(library: str, dtype: str, options: argparse.Namespace) -> Iterator[Line]:
@@ -83,19 +94,28 @@ def operands(line: Line) -> list[np.ndarray]:
     rng = np.random.default_rng(0)
     shape = line.shape[-1:] if line.one_matrix else line.shape
     bounds = ((-1, 1), shape), ((3, 4), shape), ((-1, 1), shape), ((-1, 1), line.shape)
+    if line.steps:
+        a, c, d = (rng.uniform(0.1, 1, shape) for _ in range(3))
+        return [x.astype(line.dtype) for x in (-a, 1 + a + c, -c, d)]
     return [rng.uniform(*of, extents).astype(line.dtype) for of, extents in bounds]
 
 
 def contestants(line: Line) -> Calls:
     """The calls, of which those that solve have told the right answer."""
     a, b, c, d = given = operands(line)
-    wanted = tridiag.solve(*(np.float64(x) for x in given), axis=line.axis, pivoting=True)
-    calls = globals()[f"calls_of_{line.library}"](given, line.axis)
+    exact = [np.float64(x) for x in given]
+    wanted = tridiag.solve(*exact, axis=line.axis, pivoting=True)
+    if line.steps:
+        calls = stepping(given, line.steps)
+        for _ in range(line.steps - 1):
+            wanted = tridiag.solve(*exact[:3], wanted, pivoting=True)
+    else:
+        calls = globals()[f"calls_of_{line.library}"](given, line.axis)
     if line.library == "numpy" and d.ndim == 1:
         calls[GTTRS] = lapack(a, b, c, d)
-    for name in calls.keys() - {FACTOR}:
+    for name in calls.keys() - {FACTOR, PROGRAM}:
         error = abs(np.asarray(calls[name]()) - wanted).max() / abs(wanted).max()
-        if not error < 16 * np.finfo(line.dtype).eps:
+        if not error < 16 * max(1, line.steps) * np.finfo(line.dtype).eps:
             raise SystemExit(f"{line}: {name} has a relative error of {error:.1e}")
     return calls
 
@@ -123,12 +143,36 @@ def calls_of_jax(given: list[Any], axis: int) -> Calls:
     *matrix, d = (jax.numpy.asarray(x) for x in given)
     solve = jax.jit(lambda *all_four: tridiag.solve(*all_four, axis=axis))
     factor = jax.jit(lambda *three: tridiag.factor(*three, axis=axis))
-    factors, again = factor(*matrix), jax.jit(lambda F, d: F.solve(d))
+    factors, again = tridiag.factor(*matrix, axis=axis), jax.jit(lambda F, d: F.solve(d))
     calls: dict[str, Callable[[], Any]] = {
         SOLVE: lambda: solve(*matrix, d),
-        FACTOR: lambda: factor(*matrix),
+        FACTOR: lambda: jax.tree.leaves(tridiag.factor(*matrix, axis=axis)),
+        PROGRAM: lambda: factor(*matrix),
         FACTORED: lambda: again(factors, d),
     }
+    return waited_for(calls)
+
+
+def stepping(given: list[Any], steps: int) -> Calls:
+    """Programs that solve in turn: each right side is the solution before."""
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    *matrix, d = (jax.numpy.asarray(x) for x in given)
+    factors = tridiag.factor(*matrix)
+
+    def run(solve: Callable[..., Any], d: Any) -> Any:
+        return jax.lax.scan(lambda x, _: (solve(x, overwrite_d=True), None), d, length=steps)[0]
+
+    anew = jax.jit(lambda a, b, c, d: run(functools.partial(tridiag.solve, a, b, c), d))
+    again = jax.jit(lambda F, d: run(F.solve, d))
+    return waited_for({SOLVE: lambda: anew(*matrix, d), FACTORED: lambda: again(factors, d)})
+
+
+def waited_for(calls: Calls) -> Calls:
+    """The same calls of JAX until their results are there."""
+    import jax
+
     return {name: lambda call=call: jax.block_until_ready(call()) for name, call in calls.items()}
 
 
@@ -144,10 +188,8 @@ def figures(line: Line, seconds: dict[str, float]) -> dict[str, float]:
     size = math.prod(line.shape) * np.dtype(line.dtype).itemsize
     in_cache = line.shape[line.axis] >= FROM_ROWS and 4 * size <= CACHE
     name = "F.solve / solve, in cache" if in_cache else "F.solve / solve"
-    found = {
-        "factor / solve": seconds[FACTOR] / seconds[SOLVE],
-        name: seconds[FACTORED] / seconds[SOLVE],
-    }
+    found = {f"{one} / solve": seconds[one] / seconds[SOLVE] for one in (FACTOR, PROGRAM) if one in seconds}
+    found[name] = seconds[FACTORED] / seconds[SOLVE]
     if GTTRS in seconds:
         found["us behind gttrs"] = 1e6 * (seconds[FACTORED] - seconds[GTTRS])
     return {name: float(f"{value:.3g}") for name, value in found.items()}

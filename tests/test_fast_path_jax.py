@@ -128,7 +128,8 @@ def test_factor_and_its_solve_are_one_program_each(axis: int, monkeypatch: pytes
     wanted = tridiag.solve(a, b, c, d, axis=axis)
     monkeypatch.setattr("tridiag.systems.prepare", None)
     monkeypatch.setattr("tridiag.factorization.prepare", None)
-    assert jnp.array_equal(tridiag.factor(a, b, c, axis=axis).solve(d), wanted)
+    x = tridiag.factor(a, b, c, axis=axis).solve(d)  # from factors, which round otherwise
+    assert abs(x - wanted).max() <= 8 * jnp.finfo(x.dtype).eps * abs(wanted).max()
 
 
 def test_matmul_is_one_program(monkeypatch: pytest.MonkeyPatch) -> None:

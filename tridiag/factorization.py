@@ -69,7 +69,7 @@ class Factorization:
     _plain: Any = Later()
     _waits: Any = Later()
     _windows: Any = Later()
-    _static: Any = Later()
+    _flat: Any = Later()
     __array_ufunc__ = None  # x @ F, of a NumPy array, is refused, and not taken for a product of objects
 
     def __init__(
@@ -95,7 +95,7 @@ class Factorization:
         self._plain = None  # that of matrices which are NumPy arrays, none of them singular
         self._waits = 0  # right sides until factors of windows are made
         self._windows = None  # those; False where there are none
-        self._static = None  # what it has beside arrays, as a pytree, once it was one
+        self._flat = None  # what it is as a pytree, once it was one
 
     @classmethod
     def of(cls, made: tuple[Any, BoundFactors]) -> Factorization:
@@ -121,7 +121,7 @@ class Factorization:
     def __getstate__(self) -> dict[str, Any]:
         """What copies and pickles have of it: calls with plain arrays find out anew what they depend on."""
         self._found()
-        return self.__dict__ | {"_known": None, "_settled": None, "_plain": None, "_static": None, "_windows": None}
+        return self.__dict__ | {"_known": None, "_settled": None, "_plain": None, "_flat": None, "_windows": None}
 
     @property
     def status(self) -> Array:
@@ -246,7 +246,7 @@ class Factorization:
                 return x
         if compiling(d):
             return graph().outside(self.solve, d, transpose, out, overwrite_d=overwrite_d, check=check)
-        if library == "torch" and (short := fast_path.of_tensors("solve_factored", d)) is not None:
+        if library in ("jax", "torch") and (short := fast_path.of_tensors("solve_factored", d)) is not None:
             known = self._settled or self._recalled()
             x = short(known, d, transpose, out, check, overwrite_d) if known else None
             if x is not None:
@@ -272,6 +272,8 @@ class Factorization:
         dtype = execute.matrix_dtype(call)
         kind = Kind(call.library, dtype, call.form.n, shapes, self._kind.from_front, axis_name)
         factors = self._factors if kind == self._kind else None
+        if factors is None and kind._replace(shapes=self._kind.shapes) == self._kind:
+            factors = getattr(self._factors, "moved", None)
         backend = BACKENDS[self._name] if kind.library == self._kind.library else choose(call.problem).backend
         other = self._quicker(call.plan, backend.name, factors)
         wanted = kind == self._kind and kind.library in execute.EAGER
@@ -301,8 +303,8 @@ class Factorization:
     def slogdet(self) -> tuple[Array, Array]:
         """Sign and logarithm of the absolute value of the determinants, as `tridiag.slogdet`."""
         if known := self._recalled():
-            facts, a, b, c, where, *_ = known
-            return systems.slogdet(a, b, c, where=where, axis=facts.own_axis, periodic=facts.options[-1])
+            (*_, periodic), (a, b, c, where) = known[0].options, self._matrix
+            return systems.slogdet(a, b, c, where=where, axis=known[0].own_axis, periodic=periodic)
         options = self._placed(shapes_of(self._matrix))
         axis = axis_alone(self._matrix, options["axis"])
         options = {"axis": axis, "periodic": options["periodic"], "axis_name": self._kind.axis_name}
@@ -423,8 +425,10 @@ def factor(
     anew in any case. Such matrices are factored by the first solve of more right sides; until then their rows tell the
     status, where all are dominant by a hundredth, and else an elimination does. One matrix of 1000 to 100,000 rows
     whose couplings decay is cut into windows of its rows, which are factored by the fifth solve of a right side: from
-    then on one takes half as long, and may differ from those before by rounding. To JAX it is a tree, so that it
-    can be an argument of jitted functions; its leaves belong together, and are not to be changed one by one.
+    then on one takes half as long, and may differ from those before by rounding. JAX arrays on one CPU device keep
+    factors of systems of five rows or more along the last axis under "auto", where caches hold these. To JAX it is a
+    tree, so that it can be an argument of jitted functions; its leaves belong together: they may be mapped, sliced,
+    permuted and stacked alike, and are not to be changed one by one.
     """
     arrays = type(a) is type(b) is type(c) is ndarray and axis_name is None
     if not arrays and compiling(a, b, c):

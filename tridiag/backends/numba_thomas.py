@@ -18,6 +18,7 @@ import numpy as np
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.kernels.jobs import matrices, products
 from tridiag.kernels.jobs.batches import contiguous, is_packed, packed
+from tridiag.kernels.jobs.caches import room_for_results
 from tridiag.kernels.jobs.job import Job
 from tridiag.kernels.jobs.storage import Storage
 from tridiag.kernels.jobs.systems import (
@@ -129,9 +130,7 @@ class Threaded:
 def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = None) -> tuple[Any, Any]:
     library = library_of(d)
     if library == "jax":
-        from tridiag.xla import systems
-
-        return systems.solve(matrix, d, form, factors), None
+        return solve_jax_arrays(matrix, d, form, factors), None
     if library == "torch":
         result = d.new_empty(form.shape) if out is None else out
         _, status = solve(tuple(map(view, matrix)), view(d), form, view(result), factors)
@@ -143,6 +142,23 @@ def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = No
     if check(call.run(*operands, *more)):
         return x, None  # what is not finite is looked at: a transpose may meet a zero pivot where its factors have none
     return x, REGULAR if factors is None else factors.status
+
+
+def adjoint_from_factors(matrix: Matrix, g: Any, x: Any, form: Form, factors: Any) -> Any:
+    """What `adjoint` computes of JAX arrays, from factors; None where there are none of such matrices."""
+    from tridiag.xla import factored_systems
+
+    kept = factors.tiles is not None and saves_elimination(form)
+    return factored_systems.adjoint(matrix, g, x, form, factors) if kept else None
+
+
+def solve_jax_arrays(matrix: Matrix, d: Any, form: Form, factors: Any) -> Any:
+    """The solution, from factors where there are some of such matrices and they save something."""
+    from tridiag.xla import factored_systems, systems
+
+    kept = factors is not None and factors.tiles is not None and saves_elimination(form)
+    x = factored_systems.solve(matrix, d, form, factors) if kept else None
+    return systems.solve(matrix, d, form, factors) if x is None else x
 
 
 def view(x: Any) -> Any:
@@ -238,6 +254,28 @@ def factor_of_jax_arrays(matrix: Matrix, form: Form) -> Any:
     from tridiag.xla import systems
 
     return systems.factor(matrix, form)
+
+
+def worth_keeping(matrix: Matrix, form: Form) -> bool:
+    """Whether JAX arrays that hold the factors of matrices are made for right sides that come later.
+
+    Of one right side each these take less time than the matrices themselves as long as caches hold the factors, unless
+    systems are so few and so long that all threads together solve them anew in less.
+    """
+    from tridiag.xla import factored_systems
+
+    dtype, own = np.dtype(matrix[1].dtype), form._replace(shape=form.matrix_shape)
+    fit = 3 * math.prod(form.matrix_shape) * dtype.itemsize <= 2 * room_for_results()
+    if not fit or dtype.kind not in "fc" or form.pivoting != "auto" or not factored_systems.on_one_device(form):
+        return False
+    return saves_elimination(own) and not (granted(own) > 1 and too_few_for_factors(own, dtype))
+
+
+def kept_factors(matrix: Matrix, form: Form) -> Any:
+    """Such factors, and the status."""
+    from tridiag.xla import factored_systems
+
+    return factored_systems.factor(matrix, form)
 
 
 def bound_factor(form: Form, shapes: Extents, strides: Extents, dtype: np.dtype[Any]) -> Factoring:

@@ -16,6 +16,7 @@ with every missing coupling cut by a select: its gradient is exactly zero.
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -233,7 +234,9 @@ def solve_once(form: Form, name: str, matrix: Matrix, factors: Any, d: Any) -> A
 def adjoint(form: Form, name: str, matrix: Matrix, factors: Any, g: Any, x: Any) -> Any:
     """w = A^-T g and the cotangents of a, b and c, all of the shape of x."""
     if (function := joint_adjoint(name)) and form.matrix_shape == form.shape:
-        return function(matrix, g, x, form)
+        from_factors = None if factors is None else getattr(BACKENDS[name].module(), "adjoint_from_factors", None)
+        found = None if from_factors is None else from_factors(matrix, g, x, form, factors)
+        return function(matrix, g, x, form) if found is None else found
     w = solve_once(transposed(form), name, matrix, factors, g)
     *entries, where = (v if v is None else jnp.broadcast_to(v, form.shape) for v in matrix)
     pull = jax.vjp(lambda *v: product((*v, where), x, form), *entries)[1]
@@ -255,7 +258,16 @@ def factor_once(form: Form, name: str, matrix: Matrix, factors: None) -> Any:
     return split_factors.of_whole(module.status_of_jax_arrays, matrix, form)
 
 
-VERBS: dict[str, Callable[..., Any]] = {"solve": solve_once, "adjoint": adjoint, "factor": factor_once}
+def factors_once(form: Form, name: str, matrix: Matrix, factors: None) -> Any:
+    return BACKENDS[name].module().kept_factors(matrix, form)
+
+
+VERBS: dict[str, Callable[..., Any]] = {
+    "solve": solve_once,
+    "adjoint": adjoint,
+    "factor": factor_once,
+    "factors": factors_once,
+}
 
 
 def run(verb: str, form: Form, name: Name, matrix: Matrix, factors: Any, *arrays: Any) -> Any:
@@ -300,9 +312,11 @@ def factor(call: Call, backend: Backend) -> tuple[Any, Any]:
 def make_factors(matrix: Matrix, form: Form, name: str) -> tuple[Any, Any]:
     module = BACKENDS[name].module()
     if hasattr(module, "factor_of_jax_arrays") or hasattr(module, "status_of_jax_arrays"):
-        function = left_to_compiler(lambda matrix: run("factor", form, name, matrix, None), matrix, form.axis)
+        keeping = getattr(module, "worth_keeping", None)
+        verb = "factors" if keeping is not None and keeping(matrix, form) else "factor"
+        function = left_to_compiler(lambda matrix: run(verb, form, name, matrix, None), matrix, form.axis)
         factors = function(matrix)
-        return None if factors.joints is None else factors, factors.status
+        return factors.kept, factors.status
     factors = module.factor(matrix, form)
     if form.pivoting is False:
         return factors, module.factor(matrix, form._replace(pivoting=True)).status
@@ -335,35 +349,42 @@ compiled_condition = jax.jit(condition_of, static_argnums=(2, 3))
 
 
 class Static:
-    """What a factorization has beside arrays. A compiled program looks for it in every call, by its hash."""
+    """What factorizations have beside arrays; one object for all that is equal, as `static_of` makes it.
 
-    __slots__ = ("_hash", "facts")
+    A compiled program compares it in every call.
+    """
 
-    def __init__(self, *facts: Any) -> None:
+    __slots__ = ("__weakref__", "facts")
+
+    def __init__(self, facts: Any) -> None:
         self.facts = facts
-        self._hash = hash(facts)
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Static) and self.facts == other.facts)
 
     def __repr__(self) -> str:
         return f"Static{self.facts}"
 
 
+statics: weakref.WeakValueDictionary[Any, Static] = weakref.WeakValueDictionary()
+
+
+def static_of(*facts: Any) -> Static:
+    return statics.setdefault(facts, Static(facts))
+
+
 def flatten(x: Factorization) -> Any:
-    if x._static is None:
-        x._static = Static(tuple(x._options.items()), x._name, x._kind, x._free)
-    return (x._matrix, x._factors, x._status), x._static
+    """Its arrays in one row, which a program finds in less time among its arguments than arrays in several tuples."""
+    if x._flat is None:
+        factors = x._factors
+        inline = type(factors) if hasattr(factors, "tiles") else None
+        rest = (factors,) if inline is None else factors
+        facts = tuple(x._options.items()), x._name, x._kind, x._free, inline
+        x._flat = (*x._matrix, x._status, *rest), static_of(*facts)
+    return x._flat
 
 
 def unflatten(static: Static, children: Any) -> Factorization:
-    (options, name, kind, free), (matrix, factors, status) = static.facts, children
-    made = Factorization(matrix, dict(options), name, kind, factors, status, free)
-    made._static = static
-    return made
+    (options, name, kind, free, inline), (a, b, c, where, status, *rest) = static.facts, children
+    factors = rest[0] if inline is None else inline(*rest)
+    return Factorization((a, b, c, where), dict(options), name, kind, factors, status, free)
 
 
 jax.tree_util.register_pytree_node(Factorization, flatten, unflatten)

@@ -62,7 +62,7 @@ VERBS = {
         (*each("thomas", (*LAYOUTS, *FACTORED)), *each("row_blocks", LONG), ("cyclic",), ("partition",)),
         (*each("thomas_adjoint", LAYOUTS), *each("row_blocks_adjoint", LONG), ("cyclic_adjoint",)),
     ),
-    "factor": Taken(each("thomas", FACTORED)),
+    "factor": Taken(each("thomas", FACTORED), each("thomas_adjoint", FACTORED)),
     "slogdet": Taken((("determinants",),)),
     "matmul": Taken((("products",),)),
     "solve_block": Taken((("blocks", Size(1, LARGEST)), ("few_blocks", Size(1, WRITTEN_OUT)))),

@@ -8,6 +8,7 @@ nothing around, and solves the small systems as `tridiag.xla.split` does.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -31,12 +32,36 @@ class Factors(NamedTuple):
 
     joints: Any  # (*batch, numbers): over how many devices rows are spread, what joins these; None where none can be
     status: Any
+    # (*batch, words) and (*batch, 2): factors and stamps of `tridiag.xla.factored_systems`; None where none are kept
+    tiles: Any = None
+    stamps: Any = None
+
+    @property
+    def kept(self) -> Factors | None:
+        """What later solves read, if there is something."""
+        return None if self.joints is None and self.tiles is None else self._replace(status=None)
 
     def fitted(self, form: Form) -> Factors:
         """At the rank of right sides; a solve does not read the status."""
-        if self.joints is None:
-            return Factors(None, None)
-        return Factors(self.joints.reshape(*form.matrix_batch, self.joints.shape[-1]), None)
+
+        def reshaped(x: Any) -> Any:
+            fits = x is not None and x.size == math.prod(form.matrix_batch) * x.shape[-1]
+            return x.reshape(*form.matrix_batch, x.shape[-1]) if fits else None
+
+        return self._replace(
+            joints=reshaped(self.joints), status=None, tiles=reshaped(self.tiles), stamps=reshaped(self.stamps)
+        )
+
+    @property
+    def moved(self) -> Moved | None:
+        """The same of matrices that lie otherwise than when they were eliminated, as `jax.vmap` has those of a tree."""
+        return None if self.tiles is None else Moved(None, None, self.tiles, self.stamps)
+
+
+class Moved(Factors):
+    """Factors that were mapped, sliced or stacked as their matrices were: few matrices had others for themselves."""
+
+    __slots__ = ()
 
 
 def of_whole(status: Callable[[Matrix, Form], Any], matrix: Matrix, form: Form) -> Factors:

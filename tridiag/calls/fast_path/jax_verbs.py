@@ -7,96 +7,37 @@ what JAX takes beside its arrays but numbers, go the way of all calls.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.sharding import SingleDeviceSharding
 
 from tridiag.calls import execute
 from tridiag.calls.blocks import cached_block_plan
-from tridiag.calls.fast_path.factored import Kind
-from tridiag.calls.plan import UNASKED, Call, Plan, cached_plan, wants_check
+from tridiag.calls.fast_path.jax_bound import (
+    RECURRENCES,
+    Bound,
+    Settings,
+    entry_of,
+    facts_of,
+    jitted,
+    may_be_bound,
+    plan_of_systems,
+    run,
+    settings,
+)
+from tridiag.calls.fast_path.jax_factored import bound_factored, bound_factors, factors, known, solve_factored
+from tridiag.calls.plan import UNASKED, Call, wants_check
 from tridiag.calls.sequences import cached_recurrence_plan, indexed
 from tridiag.calls.singular import raise_if_singular
 from tridiag.derivatives.jax_recurrences import differentiable_recurrence
-from tridiag.derivatives.jax_systems import differentiable, make_factors
+from tridiag.derivatives.jax_systems import differentiable
 from tridiag.libraries.arrays import is_real
-from tridiag.libraries.jax import default_platform, platform_of
-from tridiag.selection.choose import choose
+from tridiag.libraries.jax import default_platform
 
-NUMBERS = (int, float, complex)
-attributes_of: Callable[[Any], tuple[Any, ...]] = attrgetter("dtype", "shape", "weak_type", "sharding")
-Settings = tuple[Any, Any]  # on which promotion depends
-
-
-class Bound(NamedTuple):
-    """A call that waits for its arrays."""
-
-    run: Callable[..., Any]  # of the arguments
-    prepared: Callable[..., Call]  # the same
-    check: bool
-
-
-def settings() -> Settings:
-    return jax.config.jax_enable_x64, jax.config.jax_numpy_dtype_promotion
-
-
-def facts_of(kind: type, given: Sequence[Any]) -> tuple[Any, ...]:
-    """The facts of arrays of a type; the types of what is none, and None as it is."""
-    return tuple([attributes_of(x) if type(x) is kind else x if x is None else type(x) for x in given])
-
-
-def may_be_bound(facts: Sequence[Any]) -> bool:
-    """Whether all arguments are arrays on one CPU device, or numbers."""
-    return all(fact in NUMBERS if isinstance(fact, type) else on_cpu(fact) for fact in facts)
-
-
-def on_cpu(fact: Any) -> bool:
-    sharding = None if isinstance(fact, type) else fact[3]
-    return isinstance(sharding, SingleDeviceSharding) and platform_of(*sharding.device_set) == "cpu"
-
-
-def entry_of(fact: Any) -> Any:
-    """What a plan is made from."""
-    if fact is None or isinstance(fact, type):
-        return fact and (fact, (), fact, None)
-    dtype, shape, weak, _ = fact
-    return dtype, shape, type(dtype.type(0).item()) if weak else dtype, "cpu"
-
-
-def jitted(plan: Plan, finish: Callable[[Call], Any], order: int, check: bool = False) -> Bound | None:
-    """The call of a plan as one program of its arguments: so many coefficients, the right side, and what else there is.
-
-    What is last is the mask of systems.
-    """
-    if plan.casts or plan.empty:
-        return None
-    systems = plan.problem.verb not in RECURRENCES and plan.sides is None
-
-    def prepared(*arguments: Any) -> Call:
-        given = list(arguments)
-        for k, dtype, shape in plan.steps:
-            given[k] = jnp.asarray(given[k], dtype).reshape(shape)
-        mask: tuple[Any, ...] = (given.pop(),) if systems else ()
-        mask = tuple(x if x is None else x.reshape(plan.mask_shape) for x in mask)
-        right = given[order] if len(given) > order else None
-        return Call(plan, (*given[:order], *mask), right, tuple(given[order + 1 :]))
-
-    return Bound(jax.jit(lambda *arguments: finish(prepared(*arguments))), prepared, check)
-
-
-def run(bound: Bound | None, *given: Any) -> Any:
-    """The result, or None where this is not the way to it."""
-    if bound is None:
-        return None
-    try:
-        return bound.run(*given)
-    except OverflowError:  # an integer that JAX takes no argument of a program for
-        return None
+__all__ = [
+    "factors", "forget", "known", "matmul", "recurrence", "slogdet", "solve", "solve_block", "solve_factored",
+]  # fmt: skip
 
 
 # -------------------------------------------------------------------------------------------------------- systems
@@ -179,55 +120,6 @@ def bound_verb(
     return None if plan is None else jitted(plan, finish, 3)
 
 
-def plan_of_systems(verb: str, facts: tuple[Any, ...], promotion: Settings, *options: Any) -> Plan | None:
-    """The plan that these arguments have on the way of all calls; None where this is not the way."""
-    *arguments, where = facts
-    if not may_be_bound(arguments) or not (where is None or on_cpu(where)):
-        return None
-    mask = None if where is None else entry_of(where)
-    plan: Plan = cached_plan(verb, "jax", (*map(entry_of, arguments), mask), (*promotion, default_platform()), *options)
-    return plan
-
-
-def factors(a: Any, b: Any, c: Any, where: Any, axis: Any, *options: Any) -> tuple[Any, ...] | None:
-    """The matrices, what is known of them, their factors and status; None where this is not the way to them."""
-    if type(axis) is not int:
-        return None
-    try:
-        bound = bound_factors(facts_of(type(b), (a, b, c, where)), settings(), axis, *options)
-    except TypeError:
-        return None
-    found = None if bound is None else run(bound.bound, a, b, c, where)
-    return None if found is None or bound is None else ((a, b, c, where), bound.axis, bound.name, bound.kind, *found)
-
-
-class BoundFactors(NamedTuple):
-    """An elimination that waits for its matrices."""
-
-    bound: Bound | None
-    axis: int  # of later right sides
-    name: str  # of the backend
-    kind: Kind
-
-
-@functools.lru_cache(1024, typed=True)
-def bound_factors(
-    facts: tuple[Any, ...], promotion: Settings, axis: int, backend: str, pivoting: bool | str, periodic: bool
-) -> BoundFactors | None:
-    """The elimination of a, b, c and a mask with these facts."""
-    shapes = tuple(() if fact is None or isinstance(fact, type) else tuple(fact[1]) for fact in facts)
-    one = max(map(len, shapes)) <= 1
-    plan = plan_of_systems("factor", facts, promotion, -1 if one else axis, pivoting, periodic, False, False, UNASKED)
-    if plan is None:
-        return None
-    form, entry = plan.form, choose(plan.problem, backend).backend
-    quicker = execute.quicker_alike(plan, entry.name) if backend == "auto" else None
-    name = (quicker or entry).name
-    bound = jitted(plan, lambda call: make_factors(call.matrix, form, name), 3)
-    kind = Kind("jax", plan.problem.dtype, form.n, shapes, not one and axis >= 0)
-    return BoundFactors(bound, axis if one else form.axis - len(form.shape), entry.name, kind)
-
-
 def solve_block(A: Any, B: Any, C: Any, d: Any, backend: Any) -> Any:
     """The solution, or None where this is not the way to it."""
     try:
@@ -247,8 +139,6 @@ def bound_blocks(facts: tuple[Any, ...], promotion: Settings, backend: str) -> B
 
 
 # ---------------------------------------------------------------------------------------------------- recurrences
-
-RECURRENCES = {"linear_recurrence": "a", "matrix_recurrence": "A", "log_linear_recurrence": "log_a", "logcumsumexp": ""}
 
 
 def recurrence(verb: str, given: Mapping[str, Any], out: Any, reverse: Any, backend: Any, axis: Any = -2) -> Any:
@@ -301,5 +191,5 @@ def bound_recurrence(
 
 def forget() -> None:
     """Decide anew about calls that were met before."""
-    for cache in (bound_solve, bound_verb, bound_factors, bound_blocks, bound_recurrence):
+    for cache in (bound_solve, bound_verb, bound_factored, bound_factors, bound_blocks, bound_recurrence):
         cache.cache_clear()

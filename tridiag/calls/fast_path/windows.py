@@ -27,7 +27,7 @@ def may_have(eliminated: Any) -> bool:
     (*bands, where), options, kind = eliminated.matrix, eliminated.options, eliminated.kind
     shape, alike = kind.shapes[1], len(set(kind.shapes[:3])) == 1 and all([hasattr(x, "dtype") for x in bands])
     plain = where is None and not options["periodic"] and options["pivoting"] is not True and kind.axis_name is None
-    alone = math.prod(shape) == kind.rows and plain and alike and eliminated.free
+    alone = math.prod(shape) == kind.rows and plain and alike and eliminated.free and kind.library != "jax"
     return alone and next(all_windows(kind.rows, np.dtype(kind.dtype)), None) is not None
 
 

@@ -17,13 +17,14 @@ from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import D_, X_, Systems
 from tridiag.kernels.runtime.work_items import report
 from tridiag.kernels.simd.functions import Library
-from tridiag.kernels.simd.memory import c_function, load
+from tridiag.kernels.simd.memory import c_function
 from tridiag.kernels.simd.records import RecordAt
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import OPTIONS, Code
 from tridiag.kernels.thomas.factored import factors_alone
 from tridiag.kernels.thomas.factored_loops import factors
 from tridiag.kernels.thomas.pivot_products import of_one_lane
+from tridiag.kernels.thomas.stamps import is_certified_alone
 
 JOB = RecordAt(Systems)
 
@@ -131,7 +132,7 @@ def solve_few_sides(job, zero):
         return types.int64(0)
     matrices, k = job.matrices, 0
     for matrix in range(matrices):
-        if load(job.certificates + matrix, types.uint8(0)) == J.UNCERTIFIED:
+        if not is_certified_alone(job, matrix):
             return types.int64(0)
     head = job.rows, job.strides[D_], job.strides[X_]
     while matrices - k >= MOST:

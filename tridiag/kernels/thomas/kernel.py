@@ -35,6 +35,7 @@ from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_GROUP
 from tridiag.kernels.thomas.short_factors import factor_short
 from tridiag.kernels.thomas.short_sides import solve_short_own
 from tridiag.kernels.thomas.short_systems import solve_short, through_masked, through_whole
+from tridiag.kernels.thomas.stamps import are_alone, stamp_alone, stamp_groups
 from tridiag.kernels.thomas.stored import AT_ONCE, begin_storage, copy_shares
 from tridiag.kernels.thomas.workspace import allocate_workspace, free_workspace
 
@@ -175,8 +176,13 @@ def work_multiple_rhs(job, zero):
         run, k0, k1 = part_of_item(job, item)
         begin = run * tiles
         end = min(matrices, (run + 1) * tiles * width)
-        begin += solve_short_own(zero, job, worker, begin * width, end) // width
-        begin += factor_short(zero, job, worker, begin * width, end) // width
+        solved = solve_short_own(zero, job, worker, begin * width, end)
+        report(job, begin * width, solved)
+        begin += solved // width
+        short = factor_short(zero, job, worker, begin * width, end)
+        if job.stamps != 0:
+            stamp_groups(zero, job, worker, begin * width, short)
+        begin += short // width
         for tile in range(begin, (run + 1) * tiles):
             first = tile * width
             if first >= matrices:
@@ -187,6 +193,7 @@ def work_multiple_rhs(job, zero):
             used = min(width, matrices - first)
             if not solve_multiple_rhs(zero, job, worker, tile, first, used, k0, k1, tile > begin):
                 break
+            report(job, first, used)
     flush()
     free_workspace(worker)
 
@@ -200,6 +207,7 @@ def work_few_matrices(job, zero):
     for item in items(job):
         matrix, k0, k1 = part_of_item(job, item)
         solve_few_matrices(zero, job, worker, matrix, k0, k1)
+        report(job, matrix, k1 - k0)
     flush()
     free_workspace(worker)
 
@@ -219,14 +227,22 @@ TASKS = {
 
 @njit(**OPTIONS)
 def prepare_few_matrices(job, zero):
-    """Factor the few matrices that many right sides share, before any right side; without memory there is no task."""
-    flags, n, matrices = job.flags, job.rows, job.matrices
-    if job.shared == 0 or flags & J.FACTORED:
+    """Factor the few matrices that many right sides share, before any right side; without memory there is no task.
+
+    Those that are said to be factored are so, unless their stamps are others.
+    """
+    n, matrices = job.rows, job.matrices
+    if job.shared == 0 or (job.flags & J.FACTORED and are_alone(job)):
         return
+    if job.flags & J.FACTORED:
+        job.flags -= J.FACTORED
+        job.stamps = 0
+    flags = job.flags
     if flags & J.FACTORING:
         begin_storage(job)
         copy_shares(zero, job, 0 * n, variable(1), variable(1))
         if factor_one_by_one(zero, job):
+            stamp_alone(job)
             job.task, job.next = 0, job.items
             return
     else:
@@ -240,6 +256,7 @@ def prepare_few_matrices(job, zero):
         job.task = 0
     else:
         factor_few_matrices(zero, job, worker)
+        stamp_alone(job)
     if address_of(worker) != 0:
         free_workspace(worker)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numba import njit, types
+from numba import njit
 
 from tridiag.kernels.access.bind import bind_lanes
 from tridiag.kernels.access.operands import (
@@ -27,6 +27,15 @@ from tridiag.kernels.thomas.refine import (
     eliminate_uncertified,
 )
 from tridiag.kernels.thomas.short_sides import solve_short_sides
+from tridiag.kernels.thomas.stamps import (
+    is_certified_alone,
+    is_packed,
+    kinds_of,
+    pack_tile,
+    stamp_group,
+    tile_of,
+    unpack_tile,
+)
 from tridiag.kernels.thomas.windows import solve_windows
 from tridiag.kernels.thomas.workspace import (
     exchanges,
@@ -34,19 +43,15 @@ from tridiag.kernels.thomas.workspace import (
 
 
 @njit(**OPTIONS)
-def kinds_of(job, first, used):
-    """The hard lanes of factored systems."""
-    uncertified = 0
-    for lane in range(used):
-        uncertified |= (load(job.certificates + first + lane, types.uint8(0)) == J.UNCERTIFIED) << lane
-    return uncertified
-
-
-@njit(**OPTIONS)
-def tell_kinds(job, first, used, uncertified):
+def tell_kinds(zero, job, worker, first, used, uncertified, factors):
+    """Which lanes of a group are uncertified, and its stamps, where matrices have some that lie in groups."""
     for lane in range(used):
         kind = J.UNCERTIFIED if uncertified >> lane & 1 else J.CERTIFIED
         set_byte(job.certificates + first + lane, kind)
+    if job.stamps != 0 and job.shared == 0:
+        stamp_group(zero, job, worker, first, used, uncertified, factors)
+        if is_packed(zero, job, used):
+            pack_tile(zero, job, worker, first, used)
 
 
 @njit(**ONCE)
@@ -58,18 +63,25 @@ def solve_multiple_rhs(zero, job, worker, tile, first, used, k0, k1, follows):
     flags, factors, uncertified, zero_pivot = job.flags, worker.factors, 0, 0
     follows = follows and used == lanes_of(zero, ()) and job.matrix_axes == 1
     if flags & (J.FACTORED | J.FACTORING):
-        factors = job.factors + tile * job.rows * 3 * bytes_of_row(zero, ())
+        factors = tile_of(zero, job, worker, tile, used)
     if flags & J.FACTORED:
         uncertified = kinds_of(job, first, used)
+    anew = uncertified < 0
+    if anew:
+        factors = worker.factors
+    elif flags & J.FACTORED and is_packed(zero, job, used):
+        unpack_tile(zero, job, worker, first, used)
     if follows and flags & J.FACTORED == 0:
         advance(zero, job, worker, J.AXES, 0, D_, lanes_of(zero, ()))
     elif uncertified != 0 or flags & J.FACTORED == 0 or flags & J.MASKED:
         bind_operands(zero, job, worker, first, used, worker.no_offsets, variable(0), variable(D_))
     read_mask(zero, job, worker)
-    if flags & J.FACTORED == 0:
+    if anew and flags & J.TRANSPOSE:
+        uncertified = (1 << used) - 1  # factors made here would be those of the transposed matrix
+    elif anew or flags & J.FACTORED == 0:
         uncertified = factor_group(zero, job, worker, first, used, factors)
     if flags & J.FACTORING:
-        tell_kinds(job, first, used, uncertified)
+        tell_kinds(zero, job, worker, first, used, uncertified, factors)
     if uncertified != 0:
         zero_pivot = eliminate_uncertified(zero, job, worker, first, uncertified)
     rows = 0
@@ -111,7 +123,9 @@ def solve_few_matrices(zero, job, worker, matrix, k0, k1):
     """Right sides k0 <= k < k1 of one factored matrix, one in each lane."""
     lanes, count, right = lanes_of(zero, ()), job.right_axes, bind_few_matrices(zero, job, worker, matrix)
     bindings, base, one = worker.bindings, worker.offsets, variable(1)
-    uncertified, zero_pivot = -kinds_of(job, matrix, one) & ((1 << lanes) - 1), 0
+    uncertified, zero_pivot = 0, 0
+    if not is_certified_alone(job, matrix):
+        uncertified = (1 << lanes) - 1
     if uncertified != 0 and eliminate_uncertified(zero, job, worker, matrix, one):
         zero_pivot = (1 << lanes) - 1
     side = bytes_of_real(zero, ()) * parts_of(zero, ())
@@ -153,7 +167,7 @@ def factor_few_matrices(zero, job, worker):
     factors = worker.factors
     ZERO(zero, (factors, row, 3 * n))
     uncertified = factor_group(zero, job, worker, first, matrices, factors)
-    tell_kinds(job, first, matrices, uncertified)
+    tell_kinds(zero, job, worker, first, matrices, uncertified, factors)
     if uncertified != 0 and job.flags & J.FACTORING:
         eliminate_uncertified(zero, job, worker, first, uncertified)
     if exchanges(job):

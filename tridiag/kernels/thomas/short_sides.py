@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from numba import njit, types
+from numba import njit
 
 from tridiag.kernels.access.end_to_end import rows_from, rows_to
 from tridiag.kernels.access.operands import bytes_of_real, bytes_of_row, lanes_of, parts_of
@@ -15,12 +15,13 @@ from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import D_, X_
 from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.functions import Library, by_number
-from tridiag.kernels.simd.memory import load, word
+from tridiag.kernels.simd.memory import word
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import OPTIONS, Code
 from tridiag.kernels.thomas.factored import above_at, pairs_at
 from tridiag.kernels.thomas.factored_loops import factors
 from tridiag.kernels.thomas.gathered import gather_rows, load_rows, scatter_rows, store_rows
+from tridiag.kernels.thomas.stamps import kinds_of
 from tridiag.kernels.thomas.workspace import PITCH
 
 
@@ -130,8 +131,8 @@ def solve_short_own(zero, job, worker, first, last):
     if job.right_sides != 1 or job.matrix_axes != 1 or parts_of(zero, ()) != 1 or job.flags & J.MASKED:
         return 0
     count = (last - first) // lanes * lanes
-    for k in range(first, first + count):
-        if load(job.certificates + k, types.uint8(0)) == J.UNCERTIFIED:
+    for k in range(first, first + count, lanes):
+        if kinds_of(job, k, lanes) != 0:
             return 0
     if not are_end_to_end(zero, job, J.AXES):
         gather_sides(zero, job, worker, first, count)

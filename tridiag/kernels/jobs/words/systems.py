@@ -16,6 +16,7 @@ class Systems(Job):
     status, factors, certificates, logarithm = Word(), Word(), Word(), Word()
     solution, gradients = Word(), Words(3)  # of `tridiag.kernels.thomas.adjoint`: x, and three outputs
     relations = Word()  # of `tridiag.kernels.parts`: what is told of parts, or what they are finished with
+    stamps = Word()  # of `tridiag.kernels.thomas.stamps`: a word for each matrix, or 0
     strides = Words(OPERANDS)  # along the system axis, in bytes
     rows, lanes, tiles, flags, promise = Word(), Word(), Word(), Word(), Word()
     matrices, right_sides, chunks, shared, matrix_axes, right_axes = Word(), Word(), Word(), Word(), Word(), Word()
