@@ -16,7 +16,7 @@ from tridiag.kernels.jobs.windows import FEWEST, all_windows
 
 pytestmark = pytest.mark.skipif(not installed("numba"), reason="needs numba, which is not installed")
 
-LONG = 1000, 1003, 2049, 10_007, 40_000
+LONG = 3000, 3001, 10_007, 40_000
 SETTLED = fast_path.SOLVED_BEFORE + 2  # solves after which no more is made
 
 
@@ -158,7 +158,7 @@ def uncertified(n: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("kind", [slow, slow_in_places, uncertified])
-@pytest.mark.parametrize("n", [2000, 10_000])
+@pytest.mark.parametrize("n", [3000, 10_000])
 def test_matrices_that_cannot_be_cut(kind: Any, n: int, made: list[Any]) -> None:
     """Where what lies around a window is felt in it, or plain elimination is not accurate, there are none."""
     a, b, c, d = kind(n)
@@ -171,7 +171,7 @@ def test_matrices_that_cannot_be_cut(kind: Any, n: int, made: list[Any]) -> None
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_weak_dominance(dominance: float, dtype: str, made: list[Any]) -> None:
     """Overlaps that are longer, or none: the digits are those of a solve."""
-    for n in (1500, 6001):
+    for n in (3000, 6001):
         a, b, c, d = drawn(n, dtype, dominance)
         exact = tridiag.solve(*(np.float64(x) for x in (a, b, c, d)), pivoting=True)
         matrix = tridiag.factor(a, b, c)

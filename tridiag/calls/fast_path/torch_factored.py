@@ -78,7 +78,11 @@ class Held:
         call: Any = bound.call
         factors, form = bound.options.factors, bound.options.form
         result = np.dtype(self.kind.dtype), shape, contiguous(shape, size)
-        if self.windows and suits(self.kind, form, extents_of((*attributes_of(d), d.stride())), result):
+        if (
+            self.windows
+            and not bound.factored
+            and suits(self.kind, form, extents_of((*attributes_of(d), d.stride())), result)
+        ):
             call, factors = bound_solve(self.windows.windows, result[0]), self.windows
         met = Met(call, arrays_of(factors), reach, size, alike, shape, bound.options.check, DECIDED[0])
         if len(self.met) >= KEPT:

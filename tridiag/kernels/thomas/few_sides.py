@@ -23,7 +23,9 @@ from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import OPTIONS, Code
 from tridiag.kernels.thomas.factored import factors_alone
 from tridiag.kernels.thomas.factored_loops import factors
+from tridiag.kernels.thomas.few_factors import middle_of
 from tridiag.kernels.thomas.pivot_products import of_one_lane
+from tridiag.kernels.thomas.rows_from_ends import Half
 
 JOB = RecordAt(Systems)
 
@@ -92,7 +94,38 @@ class Together(NamedTuple):
         code.fori(n - 2, -1, rows(Side.turned_up), last, step=-1)
 
 
+def solve_ends(code: Code, *words: Value) -> None:
+    """One system, from both ends to the middle and back.
+
+    ``words``: how many rows, how far the next of d and of x is, what `Side` takes, and where the factors from the
+    bottom are.
+    """
+    if code.parts != 1:
+        return
+    n, steps, (pairs, above, d, x, pairs_below, above_below) = words[0], words[1:3], words[3:]
+    half, zero, end = Half.of(code, n), code.integer(0), n - 1
+    upper = Side(code, steps, pairs, above, d, x)
+    ends = d + end * steps[0], x + end * steps[1]
+    lower = Side(code, [zero - step for step in steps], pairs_below, above_below, *ends)
+    middle = middle_of(code, pairs_below, half)
+
+    def towards(i: Value, state: Any) -> Any:
+        return upper.down(i, state[0]), lower.down(i, state[1])
+
+    def away(i: Value, state: Any) -> Any:
+        return upper.up(i, state[0]), lower.up(i, state[1])
+
+    top, bottom = code.fori(zero, half.bottom, towards, (code.zero(), code.zero()))
+    top = code.fori(half.bottom, half.top, upper.down, top)
+    slopes, inverse = [middle[code.integer(k)] for k in range(2)], middle[code.integer(2)]
+    x_middle = code.product(upper.given(half.top), inverse) - slopes[0] * top - slopes[1] * bottom
+    start = upper.keep(half.top, x_middle)
+    top = code.fori(half.top - 1, half.bottom - 1, upper.up, start, step=-1)
+    code.fori(half.bottom - 1, -1, away, (top, start), step=-1)
+
+
 LOOPS, MOST = Library("few_sides"), 4
+ENDS = LOOPS.add("solve_ends", of_one_lane(solve_ends))
 
 
 def by_turn(count: int) -> Any:
@@ -129,9 +162,10 @@ def solve_few_sides(job, zero):
     """Whether this was the job of this schedule, and all matrices are certified: then all systems are solved."""
     if job.abreast == 0 or parts_of(zero, ()) != 1:
         return types.int64(0)
-    matrices, k = job.matrices, 0
+    matrices, k, kind = job.matrices, 0, types.uint8(0)
     for matrix in range(matrices):
-        if load(job.certificates + matrix, types.uint8(0)) == J.UNCERTIFIED:
+        kind = load(job.certificates + matrix, types.uint8(0))
+        if kind == J.UNCERTIFIED:
             return types.int64(0)
     head = job.rows, job.strides[D_], job.strides[X_]
     while matrices - k >= MOST:
@@ -142,6 +176,8 @@ def solve_few_sides(job, zero):
         THREE(job, zero, (*head, *side_of(zero, job, k), *side_of(zero, job, k + 1), *side_of(zero, job, k + 2)))
     elif matrices - k == 2:
         TWO(job, zero, (*head, *side_of(zero, job, k), *side_of(zero, job, k + 1)))
+    elif matrices == 1 and kind == J.FROM_BOTH_ENDS and job.flags & J.TRANSPOSE == 0:
+        ENDS(zero, (*head, *side_of(zero, job, k), *factors_alone(zero, job, matrices)))
     elif matrices - k == 1:
         ONE(job, zero, (*head, *side_of(zero, job, k)))
     report(job, 0, matrices)
