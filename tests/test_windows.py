@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers import installed
+from processes import run_program
 
 import tridiag
 from tridiag.calls import fast_path
@@ -221,3 +222,23 @@ def test_tensors(dtype: str, made: list[Any]) -> None:
     right = d.clone()
     right[77] = float("nan")
     assert matrix.solve(right).isnan().all()
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_compilers_are_not_imported(library: str) -> None:
+    """Where kernels are in the cache, as those are that ran before, windows wait for none of Numba's imports."""
+    pytest.importorskip(library)
+    convert = "numpy.asarray" if library == "numpy" else "torch.from_numpy"
+    program = f"""
+import sys, numpy, {library}
+import tridiag
+a, b, c, d = ({convert}(x) for x in (*numpy.full((2, 5000), 1.0), numpy.full(5000, 1.0), numpy.ones(5000)))
+for _ in range(2):
+    matrix = tridiag.factor(a, 4 * b, c)
+    for _ in range({SETTLED}):
+        matrix.solve(d)
+    assert matrix._windows
+print("numba" in sys.modules)
+"""
+    run_program(program)
+    assert run_program(program).strip() == "False"
