@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers import installed
+from processes import run_program
 
 import tridiag
 from tridiag.calls import fast_path
@@ -16,7 +17,7 @@ from tridiag.kernels.jobs.windows import FEWEST, all_windows
 
 pytestmark = pytest.mark.skipif(not installed("numba"), reason="needs numba, which is not installed")
 
-LONG = 1000, 1003, 2049, 10_007, 40_000
+LONG = 3000, 3001, 10_007, 40_000
 SETTLED = fast_path.SOLVED_BEFORE + 2  # solves after which no more is made
 
 
@@ -158,7 +159,7 @@ def uncertified(n: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("kind", [slow, slow_in_places, uncertified])
-@pytest.mark.parametrize("n", [2000, 10_000])
+@pytest.mark.parametrize("n", [3000, 10_000])
 def test_matrices_that_cannot_be_cut(kind: Any, n: int, made: list[Any]) -> None:
     """Where what lies around a window is felt in it, or plain elimination is not accurate, there are none."""
     a, b, c, d = kind(n)
@@ -171,7 +172,7 @@ def test_matrices_that_cannot_be_cut(kind: Any, n: int, made: list[Any]) -> None
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_weak_dominance(dominance: float, dtype: str, made: list[Any]) -> None:
     """Overlaps that are longer, or none: the digits are those of a solve."""
-    for n in (1500, 6001):
+    for n in (3000, 6001):
         a, b, c, d = drawn(n, dtype, dominance)
         exact = tridiag.solve(*(np.float64(x) for x in (a, b, c, d)), pivoting=True)
         matrix = tridiag.factor(a, b, c)
@@ -221,3 +222,23 @@ def test_tensors(dtype: str, made: list[Any]) -> None:
     right = d.clone()
     right[77] = float("nan")
     assert matrix.solve(right).isnan().all()
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_compilers_are_not_imported(library: str) -> None:
+    """Where kernels are in the cache, as those are that ran before, windows wait for none of Numba's imports."""
+    pytest.importorskip(library)
+    convert = "numpy.asarray" if library == "numpy" else "torch.from_numpy"
+    program = f"""
+import sys, numpy, {library}
+import tridiag
+a, b, c, d = ({convert}(x) for x in (*numpy.full((2, 5000), 1.0), numpy.full(5000, 1.0), numpy.ones(5000)))
+for _ in range(2):
+    matrix = tridiag.factor(a, 4 * b, c)
+    for _ in range({SETTLED}):
+        matrix.solve(d)
+    assert matrix._windows
+print("numba" in sys.modules)
+"""
+    run_program(program)
+    assert run_program(program).strip() == "False"

@@ -32,6 +32,7 @@ CANCELLATION = 16.0  # ... and no pivot below this many eps of its diagonal: suc
 CLOSING = (
     4096.0  # ... nor the last one of a cyclic matrix, which gathers the rounding of all rows, this many eps of its row
 )
+DECAYED = 1e-4  # eps: a coupling between chunks, or windows, of rows that is smaller counts as none
 REFINE_ABOVE = 4.0  # a pivoted system is refined while its componentwise residual exceeds this many eps
 REFINE_STEPS = 40  # two or three do, four where the condition is near 1e-3/eps; the rest are for what follows
 UNREACHED = 5.0  # ... of which a row counts as no more that only numbers below the smallest one would mend

@@ -284,7 +284,8 @@ def bound_factor(form: Form, shapes: Extents, strides: Extents, dtype: np.dtype[
     run, job, count = checked(form, lambda: call_for(*facts).run), call_for(*facts).job, form.matrices
     words = J.Systems.view(job.words)
     lanes = int(words.lanes)
-    whole = (count, form.n, 3) if words.shared else (-(-count // lanes), form.n, 3, lanes)
+    few = max(2, count) if form.n else count  # those of one matrix from the bottom up are as a second one's
+    whole = (few, form.n, 3) if words.shared else (-(-count // lanes), form.n, 3, lanes)
     return Factoring(run, job, form, whole if keeps_factors(form) else (0,), dtype)
 
 

@@ -327,7 +327,7 @@ def bound_factored(
     places = form, *lifted(form, operands), (matrix[1][0], right[0])
     (entry, factored), count = solver, len(known.factors)
     module, arrays = entry.module(), tuple(range(count)) if factored else ()
-    if known.windows and not in_place and suits(kind := known.kind, plan.form, d, out or result):
+    if known.windows and not (factored or in_place) and suits(kind := known.kind, plan.form, d, out or result):
         from tridiag.calls.fast_path import window_factors  # which imports kernels
 
         arrays, call = (count, count + 1), window_factors.bound_solve(known.windows, np.dtype(kind.dtype))

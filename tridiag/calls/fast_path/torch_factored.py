@@ -24,7 +24,6 @@ from tridiag.calls.fast_path.tensors import (
     reaches_of,
 )
 from tridiag.calls.fast_path.torch_systems import BoundSolve, arrays_of, solve
-from tridiag.calls.fast_path.window_factors import bound_solve
 from tridiag.calls.fast_path.windows import WindowFactors, suits
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.runtime.python_call import check
@@ -78,8 +77,14 @@ class Held:
         call: Any = bound.call
         factors, form = bound.options.factors, bound.options.form
         result = np.dtype(self.kind.dtype), shape, contiguous(shape, size)
-        if self.windows and suits(self.kind, form, extents_of((*attributes_of(d), d.stride())), result):
-            call, factors = bound_solve(self.windows.windows, result[0]), self.windows
+        if (
+            self.windows
+            and not bound.factored
+            and suits(self.kind, form, extents_of((*attributes_of(d), d.stride())), result)
+        ):
+            from tridiag.calls.fast_path import window_factors  # which imports kernels
+
+            call, factors = window_factors.bound_solve(self.windows.windows, result[0]), self.windows
         met = Met(call, arrays_of(factors), reach, size, alike, shape, bound.options.check, DECIDED[0])
         if len(self.met) >= KEPT:
             self.met.clear()

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from tridiag.algorithms.elimination import DECAYED
 from tridiag.backends.numba_thomas import bound_factor, bound_factored_solve, checked
 from tridiag.calls.fast_path.windows import WindowFactors
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.jobs.windows import Windows, all_windows, make_windows_job
 from tridiag.kernels.jobs.words import systems as J
-from tridiag.kernels.partition.chunk_plain import DECAYED
 from tridiag.kernels.table import call_of
 
 Array = np.ndarray[Any, Any]

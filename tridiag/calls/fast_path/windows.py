@@ -11,7 +11,7 @@ from tridiag.calls.fast_path.facts import Array, Facts, is_contiguous
 from tridiag.kernels.jobs.windows import Windows, all_windows
 from tridiag.problems.forms import Form
 
-SOLVED_BEFORE = 4  # right sides of a matrix before its windows are factored, which takes as long
+SOLVED_BEFORE = 8  # right sides of a matrix before its windows are factored, which takes the time of 4 to 14
 
 
 class WindowFactors(NamedTuple):

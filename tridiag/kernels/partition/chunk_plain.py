@@ -26,7 +26,6 @@ from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import Code
 from tridiag.kernels.thomas.steps import least_quotient, lossless, no_quotient
 
-DECAYED = 1e-4  # eps: a coupling below counts as none; the residuals tell where that was wrong
 CENTRE, LEAST = 2 / (el.GROWTH**2 - 1), 2 * el.GROWTH / (el.GROWTH**2 - 1)  # of the certificate
 MOST = 1 / el.CANCELLATION  # likewise, over eps
 
@@ -82,7 +81,7 @@ def reduce_plain(kind: type[Bands], code: Code, *words: Value) -> Value:
 
     ends, extremes = bands.over(first, last, line, (tuple(read(code, kept, 6)), Certificate.start(code)))
     write(code, kept, ends)
-    top, bottom = (any_lane(code, ~(code.size(ends[k]) <= DECAYED * code.eps)) for k in (P.FIRST_OWN, P.LAST_BEFORE))
+    top, bottom = (any_lane(code, ~(code.size(ends[k]) <= el.DECAYED * code.eps)) for k in (P.FIRST_OWN, P.LAST_BEFORE))
     unsure = any_lane(code, ~Certificate.holds(code, extremes))
     return unsure * UNSURE | top * TOP_FEELS | bottom * BOTTOM_FEELS
 

@@ -1,7 +1,9 @@
 """The factors of few matrices, one number after another, some matrices at the same time.
 
 The rows of a matrix wait for each other; those of others fill the time. Nothing is bound or moved, so that a small call
-costs little beside its arithmetic.
+costs little beside its arithmetic. Of one matrix alone there are factors from both ends too, from which right sides are
+solved in half the time: those from the top are the first ones of the whole elimination, those from the bottom up to the
+row in the middle lie behind that, as if they were a second matrix.
 """
 
 from __future__ import annotations
@@ -11,8 +13,10 @@ from typing import Any, NamedTuple
 
 from numba import njit, types
 
+from tridiag.algorithms import elimination as el
 from tridiag.kernels.access.bind import offset
 from tridiag.kernels.access.operands import parts_of
+from tridiag.kernels.access.rows import Rows
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import A_, B_, C_
 from tridiag.kernels.simd.functions import Library
@@ -22,7 +26,16 @@ from tridiag.kernels.simd.vector import OPTIONS, Code
 from tridiag.kernels.thomas.factored import factors_alone
 from tridiag.kernels.thomas.factored_loops import factors
 from tridiag.kernels.thomas.pivot_products import of_one_lane
-from tridiag.kernels.thomas.steps import Factoring, no_quotient, pack
+from tridiag.kernels.thomas.rows_from_ends import Half, sure_of
+from tridiag.kernels.thomas.steps import (
+    Factoring,
+    certified,
+    invertible,
+    least_quotient,
+    lossless,
+    no_quotient,
+    pack,
+)
 
 
 class Matrix:
@@ -74,7 +87,58 @@ class Together(NamedTuple):
         return found
 
 
+def middle_of(code: Code, pairs: Value, half: Half) -> Rows:
+    """a / pivot, c / pivot and 1 / pivot of the middle row, behind the pairs of the rows from the bottom up to it."""
+    return Rows(code, pairs + half.bottom * (2 * code.size_of_real), code.size_of_real)
+
+
+def factor_ends(code: Code, *words: Value) -> Value | None:
+    """A bit where one matrix of at least three rows is certified, and another one where it is so from both ends.
+
+    ``words``: how many rows, how far the next of a, b and c is, what `Matrix` takes, and the places of the factors from
+    the bottom.
+    """
+    if code.parts != 1:
+        return None  # of complex numbers it is never called
+    n, steps, places, others = words[0], words[1:4], words[4:9], words[9:]
+    half, zero, end = Half.of(code, n), code.integer(0), n - 1
+    ends = [at + end * step for at, step in zip(places[:3], steps, strict=True)]
+    matrix = Matrix(code, steps, places)
+    turned = Matrix(code, [zero - step for step in reversed(steps)], (*reversed(ends), *others))
+    nothing = Factoring(code.zero(), code.all_lanes(), code.all_lanes(), no_quotient(code))
+
+    def both(i: Value, states: Any) -> Any:
+        return matrix.down(states[0], i), turned.down(states[1], i)
+
+    def down(i: Value, state: Any) -> Any:
+        return matrix.down(state, i)
+
+    states = matrix.down(nothing, zero, first=True), turned.down(nothing, zero, first=True)
+    top, bottom = code.fori(1, half.bottom, both, states)
+    top = code.fori(half.bottom, half.top, down, top)
+    joined = join(code, matrix, top, bottom, half.top, middle_of(code, others[0], half))
+    last = matrix.down(code.fori(half.top, end, down, top), end, last=True)
+    whole = code.bits(sure_of(code, last)) & 1
+    return whole | code.shift(whole & code.bits(joined), 1)
+
+
+def join(code: Code, matrix: Matrix, top: Factoring, bottom: Factoring, i: Value, middle: Rows) -> Value:
+    """The factors of row i, between two that are eliminated, and where all are harmless."""
+    a, b, c = (matrix.entry(band, i) for band in range(3))
+    left, right = a * top.above, c * bottom.above
+    pivot = b - left - right
+    inverse = code.one() / pivot
+    row = el.Reciprocal(code.size(left) + code.size(right), pivot, inverse, pivot)
+    kept = a * inverse, c * inverse, inverse
+    for k, x in enumerate(kept):
+        middle.store(code.integer(k), x)
+    least = least_quotient(code, least_quotient(code, no_quotient(code), kept[0], a), kept[1], c)
+    sure = certified(code, row, b) & invertible(code, pivot) & lossless(code, least)
+    return sure & sure_of(code, top) & sure_of(code, bottom)
+
+
 LOOPS, MOST = Library("few_factors"), 4
+ENDS, FEWEST = LOOPS.add("factor_ends", of_one_lane(factor_ends)), 3
 ONE, TWO, THREE, FOUR = (LOOPS.add(f"together_{k}", of_one_lane(Together(k).write)) for k in range(1, MOST + 1))
 
 
@@ -101,17 +165,21 @@ def factor_one_by_one(zero, job):
         if FOUR(zero, (*head, *two, *places_of(zero, job, other), *places_of(zero, job, other + 1))) != 15:
             return False
         k += MOST
-    fine, wanted = 0, (1 << (matrices - k)) - 1
+    fine, wanted, kind = 0, (1 << (matrices - k)) - 1, J.CERTIFIED
     if matrices - k == 3:
         fine = THREE(
             zero, (*head, *places_of(zero, job, k), *places_of(zero, job, k + 1), *places_of(zero, job, k + 2))
         )
     elif matrices - k == 2:
         fine = TWO(zero, (*head, *places_of(zero, job, k), *places_of(zero, job, k + 1)))
+    elif matrices == 1 and n >= FEWEST and job.stamps == 0:  # arrays with stamps have room for one matrix
+        fine = ENDS(zero, (*head, *places_of(zero, job, k), *factors_alone(zero, job, matrices)))
+        kind = J.FROM_BOTH_ENDS if fine == 3 else J.CERTIFIED
+        fine &= 1
     elif matrices - k == 1:
         fine = ONE(zero, (*head, *places_of(zero, job, k)))
     if fine != wanted:
         return False
     for matrix in range(matrices):
-        set_byte(job.certificates + matrix, types.int64(J.CERTIFIED))
+        set_byte(job.certificates + matrix, types.int64(kind))
     return True

@@ -17,13 +17,15 @@ from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import D_, X_, Systems
 from tridiag.kernels.runtime.work_items import report
 from tridiag.kernels.simd.functions import Library
-from tridiag.kernels.simd.memory import c_function
+from tridiag.kernels.simd.memory import c_function, load
 from tridiag.kernels.simd.records import RecordAt
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import OPTIONS, Code
 from tridiag.kernels.thomas.factored import factors_alone
 from tridiag.kernels.thomas.factored_loops import factors
+from tridiag.kernels.thomas.few_factors import middle_of
 from tridiag.kernels.thomas.pivot_products import of_one_lane
+from tridiag.kernels.thomas.rows_from_ends import Half
 from tridiag.kernels.thomas.stamps import is_certified_alone
 
 JOB = RecordAt(Systems)
@@ -93,7 +95,38 @@ class Together(NamedTuple):
         code.fori(n - 2, -1, rows(Side.turned_up), last, step=-1)
 
 
+def solve_ends(code: Code, *words: Value) -> None:
+    """One system, from both ends to the middle and back.
+
+    ``words``: how many rows, how far the next of d and of x is, what `Side` takes, and where the factors from the
+    bottom are.
+    """
+    if code.parts != 1:
+        return
+    n, steps, (pairs, above, d, x, pairs_below, above_below) = words[0], words[1:3], words[3:]
+    half, zero, end = Half.of(code, n), code.integer(0), n - 1
+    upper = Side(code, steps, pairs, above, d, x)
+    ends = d + end * steps[0], x + end * steps[1]
+    lower = Side(code, [zero - step for step in steps], pairs_below, above_below, *ends)
+    middle = middle_of(code, pairs_below, half)
+
+    def towards(i: Value, state: Any) -> Any:
+        return upper.down(i, state[0]), lower.down(i, state[1])
+
+    def away(i: Value, state: Any) -> Any:
+        return upper.up(i, state[0]), lower.up(i, state[1])
+
+    top, bottom = code.fori(zero, half.bottom, towards, (code.zero(), code.zero()))
+    top = code.fori(half.bottom, half.top, upper.down, top)
+    slopes, inverse = [middle[code.integer(k)] for k in range(2)], middle[code.integer(2)]
+    x_middle = code.product(upper.given(half.top), inverse) - slopes[0] * top - slopes[1] * bottom
+    start = upper.keep(half.top, x_middle)
+    top = code.fori(half.top - 1, half.bottom - 1, upper.up, start, step=-1)
+    code.fori(half.bottom - 1, -1, away, (top, start), step=-1)
+
+
 LOOPS, MOST = Library("few_sides"), 4
+ENDS = LOOPS.add("solve_ends", of_one_lane(solve_ends))
 
 
 def by_turn(count: int) -> Any:
@@ -126,6 +159,12 @@ def side_of(zero, job, k):
 
 
 @njit(**OPTIONS)
+def are_from_both_ends(job):
+    """Whether there are such factors of the one matrix, beside those from its first row on."""
+    return job.stamps == 0 and load(job.certificates, types.uint8(0)) == J.FROM_BOTH_ENDS
+
+
+@njit(**OPTIONS)
 def solve_few_sides(job, zero):
     """Whether this was the job of this schedule, and all matrices are certified: then all systems are solved."""
     if job.abreast == 0 or parts_of(zero, ()) != 1:
@@ -143,6 +182,8 @@ def solve_few_sides(job, zero):
         THREE(job, zero, (*head, *side_of(zero, job, k), *side_of(zero, job, k + 1), *side_of(zero, job, k + 2)))
     elif matrices - k == 2:
         TWO(job, zero, (*head, *side_of(zero, job, k), *side_of(zero, job, k + 1)))
+    elif matrices == 1 and are_from_both_ends(job) and job.flags & J.TRANSPOSE == 0:
+        ENDS(zero, (*head, *side_of(zero, job, k), *factors_alone(zero, job, matrices)))
     elif matrices - k == 1:
         ONE(job, zero, (*head, *side_of(zero, job, k)))
     report(job, 0, matrices)

@@ -11,7 +11,7 @@ from tridiag.kernels.access.rows import Rows
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import Code
-from tridiag.kernels.thomas.steps import Thomas, certified, invertible, lossless, no_quotient
+from tridiag.kernels.thomas.steps import Factoring, Thomas, certified, invertible, lossless, no_quotient
 from tridiag.kernels.thomas.sweeps import ROWS_PLAIN
 
 ALL, SOME = 2, 1  # of systems have a certificate
@@ -95,7 +95,7 @@ def nothing_above(code: Code) -> Thomas:
     return Thomas(code.zero(), code.zero(), code.all_lanes(), code.all_lanes(), no_quotient(code))
 
 
-def sure_of(code: Code, state: Thomas) -> Value:
+def sure_of(code: Code, state: Thomas | Factoring) -> Value:
     return state.sure & state.alive & lossless(code, state.least)
 
 

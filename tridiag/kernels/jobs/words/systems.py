@@ -54,4 +54,6 @@ WINDOWS = 16384  # FACTORED: the systems are windows of the rows of one (`tridia
 STORED = 8192  # FACTORING, to a storage, whose address is the pointer to factors
 LARGE_GRADIENTS = 512  # in place of LARGE, where x is read again and the gradients of a, b and c are not
 PLAIN, PIVOTED, AUTO = 0, 1, 2
-CERTIFIED, UNCERTIFIED = 0, 1  # of a system: certified; to be eliminated again, see `tridiag.kernels.thomas.refine`
+# of a system: certified; to be eliminated again, see `tridiag.kernels.thomas.refine`; certified from both ends too, of
+# which there are factors behind the others
+CERTIFIED, UNCERTIFIED, FROM_BOTH_ENDS = 0, 1, 2
