@@ -71,8 +71,9 @@ def known(status: Any, made: Eliminated) -> tuple[Any, ...] | None:
         return None
     *facts, mask = facts_of(kind, made.matrix)
     options = made.options["axis"], made.options["pivoting"], made.options["periodic"]
-    own, holding = axis_alone(made.matrix, options[0]), facts_of(kind, (kept.tiles, kept.stamps))
-    found = same_matrices(tuple(facts), mask, options, own, made.free, made.name, made.kind, holding, type(kept))
+    own, arrays = axis_alone(made.matrix, options[0]), facts_of(kind, (kept.tiles, kept.stamps))
+    holding: Any = type(kept)
+    found = same_matrices(tuple(facts), mask, options, own, made.free, made.name, made.kind, arrays, holding)
     return found, a, b, c, where, kept.tiles, kept.stamps
 
 
