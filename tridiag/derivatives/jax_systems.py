@@ -308,6 +308,11 @@ def factor(call: Call, backend: Backend) -> tuple[Any, Any]:
     return compiled_factors(call.matrix, call.form, backend.name)
 
 
+def status_alone(call: Call, name: str) -> Any:
+    """The status in a program that may make no factors."""
+    return run("factor", call.form, name, lax.stop_gradient(vary_alike(call.matrix)), None).status
+
+
 def make_factors(matrix: Matrix, form: Form, name: str) -> tuple[Any, Any]:
     module = BACKENDS[name].module()
     if hasattr(module, "factor_of_jax_arrays") or hasattr(module, "status_of_jax_arrays"):
