@@ -68,6 +68,22 @@ def test_solved_from_factors_alone(shape: tuple[int, ...], dtype: str, transpose
     assert_near(inside(a, b, c, d), wanted)
 
 
+def test_a_program_of_one_solve_makes_no_factors() -> None:
+    """A second solve, and one in a loop, find them."""
+    given = drawn((13, 31))
+
+    def targets(solves: Any) -> int:
+        text = jax.jit(lambda a, b, c, d: solves(tridiag.factor(a, b, c), d)).lower(*given).compile().as_text()
+        return text.count("tridiag_thomas_multiple_rhs") if text else 0
+
+    assert targets(lambda F, d: F.solve(d)) == 0
+    assert targets(lambda F, d: (F.solve(d), F.status)) == 0
+    assert targets(lambda F, d: F.solve(F.solve(d))) == 2
+    assert targets(lambda F, d: jax.lax.fori_loop(0, 3, lambda _, x: F.solve(x), d)) == 2
+    twice = jax.jit(lambda a, b, c, d: (F := tridiag.factor(a, b, c)).solve(F.solve(d)))
+    assert_near(twice(*given), tridiag.solve(*given[:3], tridiag.solve(*given)))
+
+
 @pytest.mark.parametrize("many", [1, 3, 40])
 @pytest.mark.parametrize("shape", [(40,), (5, 6), (13, 31)])
 def test_more_right_sides_than_matrices(shape: tuple[int, ...], many: int) -> None:

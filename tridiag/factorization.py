@@ -71,6 +71,8 @@ class Factorization:
     _waits: Any = Later()
     _windows: Any = Later()
     _flat: Any = Later()
+    _made_in: Any = Later()
+    _solved: Any = Later()
     __array_ufunc__ = None  # x @ F, of a NumPy array, is refused, and not taken for a product of objects
 
     def __init__(
@@ -98,6 +100,8 @@ class Factorization:
         self._waits = 0  # right sides until factors of windows are made
         self._windows = None  # those; False where there are none
         self._flat = None  # what it is as a pytree, once it was one
+        self._made_in = None  # where it was traced, if it was, and has factors there
+        self._solved = False  # whether a right side was solved since then
 
     @classmethod
     def of(cls, made: tuple[Any, BoundFactors]) -> Factorization:
@@ -123,11 +127,14 @@ class Factorization:
     def __getstate__(self) -> dict[str, Any]:
         """What copies and pickles have of it: calls with plain arrays find out anew what they depend on."""
         self._found()
-        return self.__dict__ | {"_known": None, "_settled": None, "_plain": None, "_flat": None, "_windows": None}
+        later = "_known", "_settled", "_plain", "_flat", "_windows", "_made_in"
+        return self.__dict__ | dict.fromkeys(later)
 
     @property
     def status(self) -> Array:
         """For each matrix 0, or 1 + the column of the zero pivot that elimination with partial pivoting met."""
+        if self._is_being_traced():
+            return runner_of(self._kind.library).status_alone(self._prepared(), self._name)
         if self._status is None:  # inside `torch.func`
             self._status = runner_of(self._kind.library).find_zero_pivots(self._prepared())
         return self._status
@@ -276,6 +283,9 @@ class Factorization:
         factors = self._factors if kind == self._kind else None
         if factors is None and kind._replace(shapes=self._kind.shapes) == self._kind:
             factors = getattr(self._factors, "moved", None)
+        if factors is not None and not self._solved and self._is_being_traced():
+            factors = None  # if this is the only solve, the program makes none
+        self._solved = True
         backend = BACKENDS[self._name] if kind.library == self._kind.library else choose(call.problem).backend
         other = self._quicker(call.plan, backend.name, factors)
         wanted = kind == self._kind and kind.library in execute.EAGER
@@ -321,6 +331,11 @@ class Factorization:
         self._factors, _ = runner_of(self._kind.library).factor(self._prepared(), BACKENDS[self._name])
         self._known = self._settled = self._plain = None
         return self._factors
+
+    def _is_being_traced(self) -> bool:
+        """Whether this is the trace in which it was made."""
+        here = self._made_in
+        return here is not None and bool(here == module_of(self._kind.library).trace_at_hand())
 
     def _prepared(self) -> Call:
         """The call that eliminates its matrices."""
@@ -471,7 +486,9 @@ def factor(
         factors, status = execute.factor(owned, entry, backend == "auto")
         if axis_name is not None:
             status = split.on_all(owned.form, axis_name, status)
-        return Factorization(matrix, options, entry.name, kind, factors, status, backend == "auto")
+        made = Factorization(matrix, options, entry.name, kind, factors, status, backend == "auto")
+        made._made_in = call.module().trace_at_hand() if traced and hasattr(factors, "tiles") else None
+        return made
 
 
 def rows_or_whole(verb: str, arguments: dict[str, Any], where: Any, options: dict[str, Any], axis_name: Any) -> Call:

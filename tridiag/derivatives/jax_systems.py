@@ -16,7 +16,6 @@ with every missing coupling cut by a select: its gradient is exactly zero.
 from __future__ import annotations
 
 import functools
-import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -32,7 +31,7 @@ from tridiag.calls.plan import Call
 from tridiag.calls.singular import raise_if_singular
 from tridiag.calls.split import PARTS
 from tridiag.derivatives.jax_batching import batched, lifted
-from tridiag.factorization import Factorization
+from tridiag.derivatives.jax_trees import register
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import left_to_compiler, vary_alike
 from tridiag.libraries.jax_platforms import Name, on_platform
@@ -309,6 +308,11 @@ def factor(call: Call, backend: Backend) -> tuple[Any, Any]:
     return compiled_factors(call.matrix, call.form, backend.name)
 
 
+def status_alone(call: Call, name: str) -> Any:
+    """The status in a program that may make no factors."""
+    return run("factor", call.form, name, lax.stop_gradient(vary_alike(call.matrix)), None).status
+
+
 def make_factors(matrix: Matrix, form: Form, name: str) -> tuple[Any, Any]:
     module = BACKENDS[name].module()
     if hasattr(module, "factor_of_jax_arrays") or hasattr(module, "status_of_jax_arrays"):
@@ -348,43 +352,4 @@ def condition_of(matrix: Matrix, status: Any, form: Form, name: Name) -> Any:
 compiled_condition = jax.jit(condition_of, static_argnums=(2, 3))
 
 
-class Static:
-    """What factorizations have beside arrays; one object for all that is equal, as `static_of` makes it.
-
-    A compiled program compares it in every call.
-    """
-
-    __slots__ = ("__weakref__", "facts")
-
-    def __init__(self, facts: Any) -> None:
-        self.facts = facts
-
-    def __repr__(self) -> str:
-        return f"Static{self.facts}"
-
-
-statics: weakref.WeakValueDictionary[Any, Static] = weakref.WeakValueDictionary()
-
-
-def static_of(*facts: Any) -> Static:
-    return statics.setdefault(facts, Static(facts))
-
-
-def flatten(x: Factorization) -> Any:
-    """Its arrays in one row, which a program finds in less time among its arguments than arrays in several tuples."""
-    if x._flat is None:
-        factors = x._factors
-        inline = type(factors) if hasattr(factors, "tiles") else None
-        rest = (factors,) if inline is None else factors
-        facts = tuple(x._options.items()), x._name, x._kind, x._free, inline
-        x._flat = (*x._matrix, x._status, *rest), static_of(*facts)
-    return x._flat
-
-
-def unflatten(static: Static, children: Any) -> Factorization:
-    (options, name, kind, free, inline), (a, b, c, where, status, *rest) = static.facts, children
-    factors = rest[0] if inline is None else inline(*rest)
-    return Factorization((a, b, c, where), dict(options), name, kind, factors, status, free)
-
-
-jax.tree_util.register_pytree_node(Factorization, flatten, unflatten)
+register()

@@ -19,7 +19,6 @@ from tridiag.kernels.jobs.job import Job
 from tridiag.kernels.jobs.systems import FEWEST_MATRICES, adjoint_of, granted, make_job, restored
 from tridiag.kernels.jobs.words.job import POINTERS
 from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, FACTORED, FACTORING, WHERE_, X_, Systems
-from tridiag.libraries.jax import vary_alike
 from tridiag.problems.forms import Form
 from tridiag.xla.custom_call import custom_call, facts_of
 from tridiag.xla.partitioning import may_be_sharded
@@ -55,17 +54,15 @@ def factor(matrix: Matrix, form: Form) -> Factors:
         operands = tuple(x if x is None else jnp.broadcast_to(x, form.shape) for x in matrix)
         job = job_of(operands, form)
     kind, count = words_of(operands[1].dtype, form.n)
-    zeros, b = vary_alike((jnp.zeros(form.matrices, jnp.int32), operands[1]))
-    given = {POINTERS + k: x for k, x in enumerate(operands)} | {Systems.status.word: zeros}
-    like = jax.typeof(b)
+    like = jax.typeof(operands[1])
     results = {
         Systems.factors.word: like.update(shape=(*form.matrix_batch, count), dtype=kind),
         Systems.stamps.word: like.update(shape=(*form.matrix_batch, STAMP), dtype=np.dtype(np.uint32)),
         Systems.certificates.word: like.update(shape=(form.matrices,), dtype=np.dtype(np.uint8)),
-        Systems.status.word: jax.typeof(zeros),
+        Systems.status.word: like.update(shape=(form.matrices,), dtype=np.dtype(np.int32)),
     }
-    alias = {len([x for x in given.values() if x is not None]) - 1: 3}
-    tiles, stamps, _, status = custom_call(job, given, results, alias)
+    given = {POINTERS + k: x for k, x in enumerate(operands)}
+    tiles, stamps, _, status = custom_call(job, given, results)
     return Factors(None, restored(job, status, form), tiles, stamps)
 
 

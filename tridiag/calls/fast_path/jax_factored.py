@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tridiag.calls import execute
-from tridiag.calls.fast_path.factored import Eliminated, Kind, Known, same_known
+from tridiag.calls.fast_path.factored import Eliminated, Kind
 from tridiag.calls.fast_path.jax_bound import (
     Bound,
     Settings,
@@ -39,6 +39,30 @@ def factors(a: Any, b: Any, c: Any, where: Any, axis: Any, *options: Any) -> tup
     return None if found is None or bound is None else ((a, b, c, where), bound.axis, bound.name, bound.kind, *found)
 
 
+class KnownMatrices(NamedTuple):
+    """The facts of matrices that were eliminated, with which options, and of their factors."""
+
+    facts: tuple[Any, ...]
+    where: Any
+    options: tuple[Any, ...]  # axis, pivoting, periodic
+    own_axis: int  # of the matrices alone
+    free: bool  # whether the backend was not named
+    name: str
+    kind: Kind
+    factors: tuple[Any, ...]
+    holding: Callable[..., Any]  # what the arrays of factors are put into
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        """`same_matrices` makes one object of all that is equal."""
+        return id(self)
+
+
+same_matrices = functools.lru_cache(1024, typed=True)(KnownMatrices)
+
+
 def known(status: Any, made: Eliminated, windows: None = None) -> tuple[Any, ...] | None:
     """What solves with factors depend on: what is known, the arrays, the factors; None where nothing is kept."""
     (a, b, c, where), kept, kind = made.matrix, made.factors, type(status)
@@ -47,18 +71,19 @@ def known(status: Any, made: Eliminated, windows: None = None) -> tuple[Any, ...
         return None
     *facts, mask = facts_of(kind, made.matrix)
     options = made.options["axis"], made.options["pivoting"], made.options["periodic"]
-    own, holding = axis_alone(made.matrix, options[0]), facts_of(kind, (kept.tiles, kept.stamps))
-    found = same_known(tuple(facts), mask, options, own, made.free, True, made.name, made.kind, holding, None, ())
-    return found, type(kept), a, b, c, where, kept.tiles, kept.stamps
+    own, arrays = axis_alone(made.matrix, options[0]), facts_of(kind, (kept.tiles, kept.stamps))
+    holding: Any = type(kept)
+    found = same_matrices(tuple(facts), mask, options, own, made.free, made.name, made.kind, arrays, holding)
+    return found, a, b, c, where, kept.tiles, kept.stamps
 
 
 def solve_factored(given: tuple[Any, ...], d: Any, transpose: Any, out: Any, check: Any, overwrite_d: Any) -> Any:
     """The solution with factors that are ``given`` as by `known`, or None where this is not the way to it."""
     if out is not None:
         return None
-    known, holding, a, b, c, where, *kept = given
+    known, a, b, c, where, *kept = given
     try:
-        bound = bound_factored(known, holding, attributes_of(d), settings(), transpose, check, overwrite_d)
+        bound = bound_factored(known, attributes_of(d), settings(), transpose, check, overwrite_d)
     except TypeError:
         return None
     x = run(bound, a, b, c, d, *kept, where)
@@ -70,15 +95,9 @@ def solve_factored(given: tuple[Any, ...], d: Any, transpose: Any, out: Any, che
 
 @functools.lru_cache(1024, typed=True)
 def bound_factored(
-    known: Known,
-    holding: Callable[..., Any],
-    d: Any,
-    promotion: Settings,
-    transpose: bool,
-    check: Any,
-    overwrite_d: Any,
+    known: KnownMatrices, d: Any, promotion: Settings, transpose: bool, check: Any, overwrite_d: Any
 ) -> Bound | None:
-    """The solve of right sides with these facts; ``holding``: what the arrays of factors are put into."""
+    """The solve of right sides with these facts."""
     kind, facts = known.kind, (*known.facts, d, known.where)
     asked = UNASKED if known.free else known.name
     plan = plan_of_systems("solve", facts, promotion, *known.options, transpose, overwrite_d, asked)
@@ -91,7 +110,7 @@ def bound_factored(
     form, name = plan.form._replace(overwrite_d=False), known.name
 
     def finish(call: Call) -> Any:
-        return differentiable(call.matrix, call.d, holding(None, None, *call.init), form, name)
+        return differentiable(call.matrix, call.d, known.holding(None, None, *call.init), form, name)
 
     return jitted(plan, finish, 3, wants_check(plan, check))
 

@@ -35,7 +35,7 @@ from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_GROUP
 from tridiag.kernels.thomas.short_factors import factor_short
 from tridiag.kernels.thomas.short_sides import solve_short_own
 from tridiag.kernels.thomas.short_systems import solve_short, through_masked, through_whole
-from tridiag.kernels.thomas.stamps import are_alone, stamp_alone, stamp_groups
+from tridiag.kernels.thomas.stamps import are_alone, begin_stamps, stamp_alone, stamp_groups
 from tridiag.kernels.thomas.stored import AT_ONCE, begin_storage, copy_shares
 from tridiag.kernels.thomas.workspace import allocate_workspace, free_workspace
 
@@ -240,6 +240,7 @@ def prepare_few_matrices(job, zero):
     flags = job.flags
     if flags & J.FACTORING:
         begin_storage(job)
+        begin_stamps(job)
         copy_shares(zero, job, 0 * n, variable(1), variable(1))
         if factor_one_by_one(zero, job):
             stamp_alone(job)
@@ -267,6 +268,7 @@ preparation = c_function(prepare_few_matrices, "tridiag_prepare", first=JOB)
 @njit(**OPTIONS)
 def prepare_storage(job, zero):
     begin_storage(job)
+    begin_stamps(job)
 
 
 storing = c_function(prepare_storage, "tridiag_prepare_storage", first=JOB)

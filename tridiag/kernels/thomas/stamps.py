@@ -18,7 +18,7 @@ from tridiag.kernels.access.moves import first_lanes
 from tridiag.kernels.access.operands import bytes_of_real, bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.simd.functions import Library
-from tridiag.kernels.simd.memory import load, set_word, word
+from tridiag.kernels.simd.memory import load, set_half_word, set_word, word
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import LINE, OPTIONS, Code
 
@@ -74,6 +74,14 @@ def pack(code: Code, *words: Value) -> None:
 
 
 DIGEST_OF, UNPACK, PACK = (LOOPS.add(body.__name__, body) for body in (digest, unpack, pack))
+
+
+@njit(**OPTIONS)
+def begin_stamps(job):
+    """No matrix that is to be stamped has met a zero pivot yet."""
+    if job.stamps != 0 and job.flags & J.FACTORING:
+        for k in range(job.matrices):
+            set_half_word(job.status + 4 * k, types.int32(0))
 
 
 @njit(**OPTIONS)
