@@ -13,17 +13,17 @@ from numba.core.codegen import JITCPUCodegen
 from numba.core.registry import cpu_target
 
 from tridiag.kernels.runtime.compilation import of_a_kernel
-from tridiag.kernels.simd.vector import OPTIONS
+from tridiag.kernels.simd.compiled import compiled
 
 NUMBERS = types.int64(types.int64)
 
 
-@njit(**OPTIONS)
+@compiled
 def twice(x):
     return 2 * x
 
 
-@njit(**OPTIONS)
+@compiled
 def twice_and_one(x):
     return twice(x) + 1
 
@@ -85,3 +85,19 @@ def test_garbage_is_looked_for_less_often_meanwhile(before: tuple[int, int, int]
     with pytest.raises(ZeroDivisionError), of_a_kernel():
         _ = 1 / 0
     assert gc.get_threshold() == before
+
+
+def test_a_function_is_compiled_once_for_all_constants() -> None:
+    """Each would be compiled again by Numba, for which a constant is a type."""
+
+    @compiled
+    def shifted(x, by):
+        return x + by
+
+    @compiled
+    def sum_of_three(x):
+        return shifted(x, 1) + shifted(x, 2) + shifted(x, x)
+
+    whole = cfunc(NUMBERS)(lambda x: sum_of_three(x))
+    assert whole.ctypes(5) == 6 + 7 + 10
+    assert len(shifted.signatures) == 1

@@ -17,6 +17,7 @@ from helpers import EPS
 from tridiag import kalman
 
 from test_kalman import model, of_series, series  # isort: skip
+
 from test_kalman_accuracy import check, differences, exact, moved  # isort: skip
 
 pytest.importorskip("numba")
@@ -327,16 +328,16 @@ def test_gradients_keep_digits(p: int) -> None:
 
 def run_of(dtype: str) -> Any:
     """A product of rows, as a C function of the address of its arguments."""
-    from numba import cfunc, njit, types
+    from numba import cfunc, types
 
     from tridiag.kernels.many_states.rows import Numbers, Rows, add_product, subtract_product
+    from tridiag.kernels.simd.compiled import compiled
     from tridiag.kernels.simd.functions import definition
     from tridiag.kernels.simd.memory import c_function, call, word
-    from tridiag.kernels.simd.vector import OPTIONS
 
     zero = np.zeros((), dtype)[()]
 
-    @njit(**OPTIONS)
+    @compiled
     def work(at: int, zero: Any) -> None:
         target, right = Rows(word(at), word(at + 8)), Rows(word(at + 16), word(at + 24))
         start = Rows(word(at + 32), word(at + 40))

@@ -14,6 +14,7 @@ from tridiag.kernels.jobs.kalman import make_job
 from tridiag.problems.state_space import StateSpace
 
 from test_kalman import model, of_series, series  # isort: skip
+
 from test_many_states import assert_alike, derivatives, each  # isort: skip
 
 pytest.importorskip("numba")
@@ -146,11 +147,12 @@ def test_those_of_series_that_share_a_model(name: str, observed: int) -> None:
 
 def run_of(dtype: str) -> Any:
     """Products of matrices of vectors, as a C function of the address of its arguments."""
-    from numba import cfunc, njit, types
+    from numba import cfunc, types
 
+    from tridiag.kernels.simd.compiled import compiled
     from tridiag.kernels.simd.functions import definition
     from tridiag.kernels.simd.memory import c_function, call, word
-    from tridiag.kernels.simd.vector import LINE, OPTIONS
+    from tridiag.kernels.simd.vector import LINE
     from tridiag.kernels.states_in_lanes.matrices import (
         Matrix,
         Profile,
@@ -163,7 +165,7 @@ def run_of(dtype: str) -> Any:
 
     zero = np.zeros((), dtype)[()]
 
-    @njit(**OPTIONS)
+    @compiled
     def work(at: int, zero: Any) -> None:
         inner, rows, columns, what = word(at + 32), word(at + 40), word(at + 48), word(at + 56)
         target, start = (Matrix(word(at), columns * LINE, LINE), Matrix(word(at + 24), columns * LINE, LINE))

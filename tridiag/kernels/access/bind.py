@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from tridiag.kernels.access.operands import bind, bytes_of_real, lanes_of, operand_at, parts_of, size_of_operand
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import X_
 from tridiag.kernels.runtime.work_items import field
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.memory import word
-from tridiag.kernels.simd.vector import OPTIONS
 
 
-@njit(**OPTIONS)
+@compiled
 def offset(job, axes, count, index, operand):
     """The byte offset of one system of an operand: its index over the batch axes, last axis fastest."""
     total = 0
@@ -24,7 +22,7 @@ def offset(job, axes, count, index, operand):
     return total + index * field(job, axes + 1 + operand) if count > 0 else total
 
 
-@njit(**OPTIONS)
+@compiled
 def bind_lanes(zero, job, axes, count, first, used, base, bindings, low, high):
     """Point operands low <= k < high of a group at systems first, first + 1, ... along some axes.
 
@@ -51,6 +49,6 @@ def bind_lanes(zero, job, axes, count, first, used, base, bindings, low, high):
         bind(zero, target, itemsize, stride, run == lanes, operand == X_, used)
 
 
-@njit(**OPTIONS)
+@compiled
 def operand_of(zero, bindings, k):
     return operand_at(bindings + k * size_of_operand(zero, ()))

@@ -7,8 +7,6 @@ registers, a cache line of each lane at a time.
 
 from __future__ import annotations
 
-from numba import njit
-
 from tridiag.kernels.access.moves import (
     LOAD_CONTIGUOUS,
     LOAD_INTERLEAVED,
@@ -33,27 +31,28 @@ from tridiag.kernels.access.operands import (
     lanes_of,
     parts_of,
 )
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.memory import word
-from tridiag.kernels.simd.vector import LINE, OPTIONS
+from tridiag.kernels.simd.vector import LINE
 
 CLASHING = 512  # numbers: lanes a multiple of that apart have one set of the first cache in common, or two,
 WAYS = 12  # ... with so many lines each
 
 
-@njit(**OPTIONS)
+@compiled
 def clash(zero, table):
     """Whether neighbouring lanes share so few sets of the first cache that four bands of them soon lose lines there."""
     return (word(table + 8) - word(table)) % (CLASHING * bytes_of_real(zero, ())) == 0
 
 
-@njit(**OPTIONS)
+@compiled
 def line_by_line(zero, table, first, last):
     """Whether each cache line of contiguous rows is to be touched once, as lanes would lose it before the next time."""
     lanes = lanes_of(zero, ())
     return parts_of(zero, ()) == 1 and lanes > WAYS and last - first >= lanes and clash(zero, table)
 
 
-@njit(**OPTIONS)
+@compiled
 def load_in_quads(zero, table, start, stop, target):
     """Real numbers start <= i < stop, QUAD of them at least, of contiguous rows."""
     even = stop - (stop - start) % QUAD
@@ -62,7 +61,7 @@ def load_in_quads(zero, table, start, stop, target):
         LOAD_CONTIGUOUS(zero, (table, stop - QUAD, stop, target + (stop - QUAD - start) * LINE))
 
 
-@njit(**OPTIONS)
+@compiled
 def store_in_quads(zero, table, start, stop, source, step):
     """The inverse; ``step`` bytes between the rows of lanes."""
     parts, even = parts_of(zero, ()), stop - (stop - start) % QUAD
@@ -71,7 +70,7 @@ def store_in_quads(zero, table, start, stop, source, step):
         STORE_CONTIGUOUS(zero, (table, stop - QUAD, stop, source + (stop - QUAD - start) // parts * step, step))
 
 
-@njit(**OPTIONS)
+@compiled
 def load_rows(zero, operand, first, last, target):
     """Rows first <= i < last of an operand as rows of lanes."""
     kind, stride, table = operand.kind, operand.stride, operand.addresses.lanes
@@ -92,7 +91,7 @@ def load_rows(zero, operand, first, last, target):
         LOAD_SCATTERED(zero, (table, stride, operand.ahead, first, last, target))
 
 
-@njit(**OPTIONS)
+@compiled
 def store_rows(zero, operand, first, last, source, step, used):
     """Rows of the first ``used`` lanes, ``step`` bytes apart, back to an operand."""
     kind, stride, table = operand.kind, operand.stride, operand.addresses.lanes
@@ -116,7 +115,7 @@ def store_rows(zero, operand, first, last, source, step, used):
             STORE_ONE(zero, (word(table + 8 * lane), stride, first, last, source + lane * side, step))
 
 
-@njit(**OPTIONS)
+@compiled
 def load_line_by_line(zero, table, first, last, target):
     """At least so many rows as there are lanes."""
     lanes = lanes_of(zero, ())
@@ -126,7 +125,7 @@ def load_line_by_line(zero, table, first, last, target):
         LOAD_LINES(zero, (table, last - lanes, last, target + (last - lanes - first) * LINE))
 
 
-@njit(**OPTIONS)
+@compiled
 def store_line_by_line(zero, table, first, last, source, step):
     """The inverse; ``step`` bytes between the rows of lanes."""
     lanes = lanes_of(zero, ())
@@ -136,7 +135,7 @@ def store_line_by_line(zero, table, first, last, source, step):
         STORE_LINES(zero, (table, last - lanes, last, source + (last - lanes - first) * step, step))
 
 
-@njit(**OPTIONS)
+@compiled
 def load_row(zero, operand, first, last, target):
     """`load_rows` of contiguous real numbers, between which much else is read."""
     table = operand.addresses.lanes
@@ -146,7 +145,7 @@ def load_row(zero, operand, first, last, target):
         load_rows(zero, operand, first, last, target)
 
 
-@njit(**OPTIONS)
+@compiled
 def store_row(zero, operand, first, last, source):
     """The inverse, of all lanes."""
     table, lanes = operand.addresses.lanes, lanes_of(zero, ())
@@ -156,7 +155,7 @@ def store_row(zero, operand, first, last, source):
         store_rows(zero, operand, first, last, source, LINE, lanes)
 
 
-@njit(**OPTIONS)
+@compiled
 def store_lane(zero, operand, lane, rows, source):
     """The same row of lanes ``source`` to all rows of one lane."""
     STORE_ONE(zero, (operand.lanes[lane], operand.stride, 0, rows, source, 0))

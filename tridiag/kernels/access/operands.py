@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
 from tridiag.kernels.jobs.words.record import Record, Word, Words
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.functions import emitted
 from tridiag.kernels.simd.memory import word
 from tridiag.kernels.simd.records import At, at
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import LINE, OPTIONS, Code
+from tridiag.kernels.simd.vector import LINE, Code
 
 # rows contiguous; lanes side by side; one system for all; lanes side by side that are too few for a vector, the others
 # repeat the first; anything else
@@ -59,7 +58,7 @@ def addresses(code: Code, table: Value) -> list[Value]:
     return [code.word(table + 8 * lane) for lane in range(code.lanes)]
 
 
-@njit(**OPTIONS)
+@compiled
 def bind(zero, operand, itemsize, stride, even, downwards, used):
     """How an operand is moved whose addresses are set, evenly spaced or not, and what to ask for ahead of use.
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
 from tridiag.kernels.access.operands import lanes_of
 from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.runtime.work_items import field
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.functions import emitted
 from tridiag.kernels.simd.memory import set_word
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import OPTIONS, Code
+from tridiag.kernels.simd.vector import Code
 
 TABLE = 128  # bytes of the addresses of an operand in a worker's memory, one for each lane
 
@@ -21,11 +20,11 @@ def places(operands: int) -> Any:
     """How far the next step of an operand is, and where the first one of a sequence lies."""
     offsets, axes = C.TABLE + operands, C.TABLE + 2 * operands
 
-    @njit(**OPTIONS)
+    @compiled
     def stride(job, operand):
         return field(job, C.TABLE + operand)
 
-    @njit(**OPTIONS)
+    @compiled
     def base(job, operand, index):
         count, total = job.axes, job.pointers[operand] + field(job, offsets + operand)
         for k in range(count - 1, 0, -1):
@@ -49,7 +48,7 @@ def binder(operands: int, given: bool = False) -> Any:
     """What points the lanes of a worker at systems; ``given``: not at operands without an address."""
     (_, base), axes, in_one_run = places(operands), C.TABLE + 2 * operands, emitted(one_run)
 
-    @njit(**OPTIONS)
+    @compiled
     def bind(zero, job, tables, first):
         """At those from ``first`` on; the lanes that are left over repeat the last one."""
         lanes, inner = lanes_of(zero, ()), axes + (1 + operands) * (job.axes - 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
 from tridiag.kernels.access.operands import bind, bytes_of_real, lanes_of
 from tridiag.kernels.alignment.state import (
@@ -17,16 +17,17 @@ from tridiag.kernels.alignment.state import (
 )
 from tridiag.kernels.jobs.words.record import Word
 from tridiag.kernels.runtime.workspace import Workspace, workspace
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.memory import (
     half_word,
     load,
     set_half_word,
     store,
 )
-from tridiag.kernels.simd.vector import LINE, OPTIONS
+from tridiag.kernels.simd.vector import LINE
 
 
-@njit(**OPTIONS)
+@compiled
 def spread_group(zero, job, record, first):
     """The lengths and the parameters of the pairs of a group to its lanes; those beyond the last repeat it."""
     lanes, side = lanes_of(zero, ()), bytes_of_real(zero, ())
@@ -41,7 +42,7 @@ def spread_group(zero, job, record, first):
             store(record + (GAP_ + k) * LINE + lane * side, load(job.parameters[k] + pair * job.apart[k], zero))
 
 
-@njit(**OPTIONS)
+@compiled
 def longest(zero, record, axis):
     """The largest length of a group, before `begin` turns lengths into reals."""
     found = 0
@@ -50,7 +51,7 @@ def longest(zero, record, axis):
     return found
 
 
-@njit(**OPTIONS)
+@compiled
 def bind_group(zero, job, operand, array, first, downwards):
     """Where the matrices of a group lie; at a cell that of the next row is asked for."""
     side, lanes = bytes_of_real(zero, ()), lanes_of(zero, ())
@@ -63,7 +64,7 @@ def bind_group(zero, job, operand, array, first, downwards):
     operand.ahead = -row if downwards else row
 
 
-@njit(**OPTIONS)
+@compiled
 def write_results(zero, job, record, first):
     """Scores, and the gradients of the parameters, of a group to their arrays."""
     lanes, side = lanes_of(zero, ()), bytes_of_real(zero, ())
@@ -75,7 +76,7 @@ def write_results(zero, job, record, first):
                 store(job.by_parameters[k] + at, load(record + (BY_GAP_ + k) * LINE + lane * side, zero))
 
 
-@njit(**OPTIONS)
+@compiled
 def logarithms(zero, record):
     """Of the mantissas of Z."""
     side = bytes_of_real(zero, ())

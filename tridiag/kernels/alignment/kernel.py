@@ -25,7 +25,6 @@ import functools
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from tridiag.kernels.access.load_store import load_row, store_row
 from tridiag.kernels.access.operands import bytes_of_real, lanes_of, operand_at, size_of_operand
@@ -56,6 +55,7 @@ from tridiag.kernels.runtime.system import ask_for_huge_pages
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.runtime.workspace import aligned
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.interrupts import stopping, stopping_at
 from tridiag.kernels.simd.memory import (
@@ -65,7 +65,7 @@ from tridiag.kernels.simd.memory import (
 from tridiag.kernels.simd.powers import nothing
 from tridiag.kernels.simd.records import RecordAt, address_of
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import LINE, OPTIONS, Code
+from tridiag.kernels.simd.vector import LINE, Code
 
 JOB = RecordAt(Alignment)
 
@@ -124,18 +124,18 @@ def task(kind: Kind) -> Any:
     needs_scores = here.parameters  # on the way back
     in_run = lines_of_run(shared_exponents.recursion(kind)) * LINE
 
-    @njit(**OPTIONS)
+    @compiled
     def whole(columns):
         """Columns of whole runs."""
         return (columns + RUN - 1) // RUN * RUN
 
-    @njit(**OPTIONS)
+    @compiled
     def kept_of_row(job, shared):
         """The bytes that a row keeps for the backward pass."""
         columns = whole(job.shape[1])
         return columns // RUN * in_run if shared else columns * in_kept
 
-    @njit(**OPTIONS)
+    @compiled
     def rows_forward(zero, job, worker, first, last, width, shared):
         """The rows of a block; what they keep goes to the block, or without a gradient always to one place."""
         record, scores, line, state, kept = (
@@ -156,7 +156,7 @@ def task(kind: Kind) -> Any:
             else:
                 go(zero, (record, line, state, kept + (i - first) * step, i, width, scores, start))
 
-    @njit(**OPTIONS)
+    @compiled
     def allocate_workspace(zero, job):
         columns, operand = whole(job.shape[1]), aligned(size_of_operand(zero, ()))
         return allocate(
@@ -172,7 +172,7 @@ def task(kind: Kind) -> Any:
             )
         )
 
-    @njit(**OPTIONS)
+    @compiled
     def start_of_rows(zero, address, width, in_column, shared):
         """No cells above, or below."""
         if shared:
@@ -180,7 +180,7 @@ def task(kind: Kind) -> Any:
         else:
             CLEAR(zero, (address, width * in_column // (2 * LINE)))
 
-    @njit(**OPTIONS)
+    @compiled
     def gradient(zero, job, worker, top, width, shared):
         """The backward pass over all blocks, the last of which is kept already."""
         record, scores, line, state, kept = (
@@ -216,7 +216,7 @@ def task(kind: Kind) -> Any:
                 store_row(zero, target, start, start + columns, line)
             last = first
 
-    @njit(**OPTIONS)
+    @compiled
     def score(zero, job, worker, first, shared):
         """The forward pass over all blocks of a group; its largest lengths."""
         record, state, states = worker.group, worker.state, worker.states
@@ -233,7 +233,7 @@ def task(kind: Kind) -> Any:
             rows_forward(zero, job, worker, start, min(top, start + block), width, shared)
         return top, width
 
-    @njit(**OPTIONS)
+    @compiled
     def align(zero, job, worker, first):
         """A group of pairs."""
         record, scores, target = worker.group, operand_at(worker.scores), operand_at(worker.target)
@@ -257,7 +257,7 @@ def task(kind: Kind) -> Any:
             CONCLUDE(zero, (record,))
         write_results(zero, job, record, first)
 
-    @njit(**OPTIONS)
+    @compiled
     def work(job, zero):
         """Claim groups until none is left; called by every thread of a job."""
         worker = allocate_workspace(zero, job)
@@ -270,7 +270,7 @@ def task(kind: Kind) -> Any:
     return c_function(work, f"tridiag_align_{kind.name}", first=JOB)
 
 
-@njit(**OPTIONS)
+@compiled
 def prepare(job, zero):
     """Ask for huge pages where the gradient is fresh memory."""
     if job.gradient != 0 and job.fresh != 0:

@@ -8,7 +8,6 @@ lanes of one go through a stretch before the next ones.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from tridiag.kernels.access.operands import lanes_of
 from tridiag.kernels.access.sequences import TABLE, binder
@@ -18,12 +17,12 @@ from tridiag.kernels.jobs.words.recurrences import Recurrences
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.runtime.workspace import workspace
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.functions import Library, emitted
 from tridiag.kernels.simd.interrupts import stopping
 from tridiag.kernels.simd.memory import c_function, set_word
 from tridiag.kernels.simd.records import RecordAt, address_of
 from tridiag.kernels.simd.registers import narrow
-from tridiag.kernels.simd.vector import OPTIONS
 
 KEPT = 16 * 1024 * 1024  # bytes of pivot rows that a worker keeps
 
@@ -44,14 +43,14 @@ def build(dtype: str, m: int):
     zeros = 8 * record.fields["zeros"].count  # bytes
     arrays, allocate, give_back = workspace(record, "panel", "kept", "ahead", "starts", pooled=True)
 
-    @njit(**OPTIONS)
+    @compiled
     def down(zero, job, room, first, last, used):
         for lane in range(0, used, lanes_together(zero, ())):
             forward(zero, (job, room, lane, first, min(last, job.steps - 1)))
             if last == job.steps:
                 finish(zero, (job, room, lane, last - 1 - first))
 
-    @njit(**OPTIONS)
+    @compiled
     def solve(zero, job, room, length, used):
         """The systems at which the lanes are pointed, in stretches of so many block rows; so many lanes are used.
 
@@ -84,7 +83,7 @@ def build(dtype: str, m: int):
             for lane in range(0, used, together):
                 backward(zero, (job, room, lane, first, last))
 
-    @njit(**OPTIONS)
+    @compiled
     def work(job, zero):
         lanes, n = lanes_of(zero, ()), job.steps
         size, high = bytes_of_panel(zero, (job.sides,)), bytes_kept(zero, (job.sides,))

@@ -9,7 +9,7 @@ rows with which it begins are kept, and it is eliminated once more on the way ba
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
 from tridiag.kernels.access.operands import QUAD, bytes_of_row, lanes_of
 from tridiag.kernels.access.sequences import TABLE, binder, places
@@ -21,11 +21,12 @@ from tridiag.kernels.runtime.system import fresh
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.runtime.workspace import piece
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import c_function, free
 from tridiag.kernels.simd.records import RecordAt, address_of
-from tridiag.kernels.simd.vector import LINE, OPTIONS
+from tridiag.kernels.simd.vector import LINE
 
 KEPT = 16 * 1024 * 1024  # bytes of pivot rows that a worker keeps
 
@@ -44,13 +45,13 @@ def build(dtype: str, m: int):
     substitute, bind, (stride, _) = library.add("substitute", loops.substitute), binder(OPERANDS), places(OPERANDS)
     allocate, give_back = piece(room_of(m, OPERANDS))
 
-    @njit(**OPTIONS)
+    @compiled
     def block(zero, job, room, operand, i, target, wide):
         """Block i of an operand to its place."""
         turned = 1 if job.flags & C.TRANSPOSED else 0
         load_block(zero, (turned, room.addresses.lanes + TABLE * operand, i * stride(job, operand), target, wide))
 
-    @njit(**OPTIONS)
+    @compiled
     def load(zero, job, room, i, target, wide, column):
         """Block row i, its own block from a column on."""
         n, sides, row = job.steps, job.sides, bytes_of_row(zero, ())
@@ -65,7 +66,7 @@ def build(dtype: str, m: int):
         right = target + 3 * m * row
         load_sides(zero, (room.addresses.lanes + TABLE * RIGHT, i * stride(job, RIGHT), right, wide, sides))
 
-    @njit(**OPTIONS)
+    @compiled
     def forward(zero, job, room, memory, first, last, wide):
         """Eliminate the block columns first <= i < last; their carried rows lie at ``memory``, and go on behind."""
         n, high, count = job.steps, m * wide, wide // bytes_of_row(zero, ())
@@ -80,7 +81,7 @@ def build(dtype: str, m: int):
             else:
                 eliminate(zero, (room, panel, m, wide, count))
 
-    @njit(**OPTIONS)
+    @compiled
     def backward(zero, job, room, memory, first, last, wide):
         """The solution of these block rows, last one first; that of the two behind them is there."""
         sides, right = job.sides, 3 * m * bytes_of_row(zero, ())
@@ -92,7 +93,7 @@ def build(dtype: str, m: int):
             place = room, room.addresses.lanes + TABLE * X, i * stride(job, X), panel + right, wide, sides
             store_sides(zero, place)
 
-    @njit(**OPTIONS)
+    @compiled
     def solve(zero, job, room, memory, length, wide):
         """The systems at which the lanes are pointed, in stretches of so many block rows."""
         n, sides, row, high = job.steps, job.sides, bytes_of_row(zero, ()), m * wide
@@ -120,7 +121,7 @@ def build(dtype: str, m: int):
             backward(zero, job, room, memory, first, last, wide)
             copy(zero, (memory, ahead, 2 * high))
 
-    @njit(**OPTIONS)
+    @compiled
     def work(job, zero):
         lanes, n = lanes_of(zero, ()), job.steps
         wide = (3 * m + job.sides + QUAD - 1) // QUAD * QUAD * bytes_of_row(zero, ())

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numba import njit
 
 from tridiag.kernels.access.moves import same_in_all
 from tridiag.kernels.access.sequences import places
@@ -22,11 +21,12 @@ from tridiag.kernels.jobs.words.recurrences import Recurrences
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.runtime.workspace import Workspace, workspace
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.functions import Library, emitted
 from tridiag.kernels.simd.memory import c_function
 from tridiag.kernels.simd.records import At, RecordAt, address_of
 from tridiag.kernels.simd.values import Complex, Value
-from tridiag.kernels.simd.vector import OPTIONS, Code
+from tridiag.kernels.simd.vector import Code
 
 JOB = RecordAt(Recurrences)
 Row = list[Any]  # of the matrix, so many lanes at a time
@@ -231,7 +231,7 @@ def build(dtype: str, m: int):
     solve = library.add("solve", loops.solve)
     turned = library.add("solve_turned", functools.partial(loops.solve, turned=True))
 
-    @njit(**OPTIONS)
+    @compiled
     def work(job, zero):
         room = allocate(ARRAYS(rows=job.steps * m * size_of_row(zero, ())))
         if address_of(room) == 0:

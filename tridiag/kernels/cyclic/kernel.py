@@ -10,7 +10,6 @@ tells.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from tridiag.kernels.access.bind import bind_lanes, operand_of
 from tridiag.kernels.access.load_store import load_rows
@@ -30,10 +29,10 @@ from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import D_, OPERANDS, X_, Systems
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import items, part_of_item, report
+from tridiag.kernels.simd.compiled import compiled, inlined
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import c_function, variable, word
 from tridiag.kernels.simd.records import RecordAt, address_of
-from tridiag.kernels.simd.vector import ONCE, OPTIONS
 from tridiag.kernels.thomas.bands import band_of, moved_operands, right_side, set_view, straight, view_in_place
 from tridiag.kernels.thomas.bind import bind_few_matrices, bind_matrices, bind_next, mask_view, side_offsets
 from tridiag.kernels.thomas.determinants import tell_determinants
@@ -55,7 +54,7 @@ JOB = RecordAt(Systems)
 # ------------------------------------------------------------------------------------------------ groups
 
 
-@njit(**OPTIONS)
+@compiled
 def load_around(zero, job, worker, band, i0, i1, target):
     """Rows i0 <= i < i1 of a band, with the corners."""
     n, row = job.rows, bytes_of_row(zero, ())
@@ -71,7 +70,7 @@ def load_around(zero, job, worker, band, i0, i1, target):
         load_rows(zero, operand, first, last, target)
 
 
-@njit(**OPTIONS)
+@compiled
 def load_matrices(zero, job, worker, i0, i1, target):
     """Rows of a group's matrices as planes, cut."""
     plane, (mask, step) = (i1 - i0) * bytes_of_row(zero, ()), mask_view(zero, worker, i0)
@@ -81,7 +80,7 @@ def load_matrices(zero, job, worker, i0, i1, target):
         CUT(zero, (target, target + plane, target + 2 * plane, mask, i1 - i0))
 
 
-@njit(**OPTIONS)
+@compiled
 def eliminate_block(zero, job, worker, i0, i1, end):
     """One block of rows: its bands, then the sweep."""
     n, row, copied = job.rows, bytes_of_row(zero, ()), worker.whole == 0
@@ -100,7 +99,7 @@ def eliminate_block(zero, job, worker, i0, i1, end):
     ELIMINATE_BORDERED(zero, (*bands, mask, mask_step, worker.bindings, i0, *places, variable(0), i1 - i0))
 
 
-@njit(**ONCE)
+@inlined
 def solve_bordered(zero, job, worker, used):
     """The solution by plain elimination, and the lanes where it is accurate."""
     n, row, every, good, y = job.rows, bytes_of_row(zero, ()), (1 << used) - 1, 0, worker.kept
@@ -120,7 +119,7 @@ def solve_bordered(zero, job, worker, used):
     return good
 
 
-@njit(**OPTIONS)
+@compiled
 def eliminate_group(zero, job, worker, lanes, end):
     """All rows but the last, unless none of the given lanes has its certificate any more."""
     n, row, good, y, nowhere = job.rows, bytes_of_row(zero, ()), worker.good, worker.kept, variable(-1)
@@ -144,7 +143,7 @@ def eliminate_group(zero, job, worker, lanes, end):
             return
 
 
-@njit(**OPTIONS)
+@compiled
 def eliminate_uncertified(zero, job, worker, first, lanes):
     """A group with partial pivoting; its status is reported for the given lanes. Returns the singular ones."""
     load_tile(zero, job, worker)
@@ -152,17 +151,17 @@ def eliminate_uncertified(zero, job, worker, first, lanes):
     return tell_singular(zero, job, worker, first, lanes, regular_tile)
 
 
-@njit(**OPTIONS)
+@compiled
 def load_tile(zero, job, worker):
     load_matrices(zero, job, worker, 0, job.rows, worker.tile)
 
 
-@njit(**OPTIONS)
+@compiled
 def eliminate_tile(zero, job, worker):
     ELIMINATE_CYCLIC(zero, (worker.tile, job.rows, worker.swaps, worker.status, worker.bindings))
 
 
-@njit(**OPTIONS)
+@compiled
 def substitute_cyclic_tile(zero, job, worker, right):
     """The solution in place of a right side, from the eliminated planes of a group."""
     (mask, step), x = mask_view(zero, worker, 0), operand_of(zero, worker.bindings, X_)
@@ -172,7 +171,7 @@ def substitute_cyclic_tile(zero, job, worker, right):
 regular_tile, try_scales = with_scales("cyclic_tile", load_tile, eliminate_tile, substitute_cyclic_tile)
 
 
-@njit(**OPTIONS)
+@compiled
 def solve_bound(zero, job, worker, first, used):
     """The systems that a group is bound to, one in each lane."""
     n, row, every = job.rows, bytes_of_row(zero, ()), (1 << used) - 1
@@ -186,7 +185,7 @@ def solve_bound(zero, job, worker, first, used):
     store_solution(zero, job, worker, source, step, used, zero_pivot)
 
 
-@njit(**ONCE)
+@inlined
 def solve_group(zero, job, worker, first, used, k0, k1, follows):
     """Matrices, one in each lane, with right sides k0 <= k < k1; ``follows``: behind the group before."""
     if job.right_sides == 1:
@@ -206,7 +205,7 @@ def solve_group(zero, job, worker, first, used, k0, k1, follows):
         solve_bound(zero, job, worker, first, used)
 
 
-@njit(**ONCE)
+@inlined
 def solve_few_matrices(zero, job, worker, matrix, k0, k1):
     """Right sides k0 <= k < k1 of one matrix, one in each lane."""
     lanes, count, right = lanes_of(zero, ()), job.right_axes, bind_few_matrices(zero, job, worker, matrix)
@@ -220,7 +219,7 @@ def solve_few_matrices(zero, job, worker, matrix, k0, k1):
 # ------------------------------------------------------------------------------------------------ workers
 
 
-@njit(**OPTIONS)
+@compiled
 def work(job, zero):
     """Claim items until none is left; called by every thread of a job."""
     worker = allocate_workspace(zero, job)

@@ -9,21 +9,21 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import cfunc, njit, types
+from numba import cfunc, types
 
 from tridiag.kernels.access.operands import bytes_of_real
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.jobs.words.kalman import Expected, Filter
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.memory import c_function, call, load, store
 from tridiag.kernels.simd.records import RecordAt, address_of, at
-from tridiag.kernels.simd.vector import OPTIONS
 from tridiag.problems.covariances import least, rounding, tolerance
 
 COVARIANCES, KINDS = K.COVARIANCES, len(K.COVARIANCES)
 expected_at = at(Expected)
 
 
-@njit(**OPTIONS)
+@compiled
 def any_missing(zero, y, count):
     found = 0
     for k in range(count):
@@ -32,13 +32,13 @@ def any_missing(zero, y, count):
     return found > 0
 
 
-@njit(**OPTIONS)
+@compiled
 def number(matrix, i, j):
     """An entry of a matrix of float64 in scratch memory."""
     return load(matrix + 8 * (i * K.LARGEST + j), types.float64(0))
 
 
-@njit(**OPTIONS)
+@compiled
 def copy(zero, source, k, matrix):
     """A covariance to scratch memory; its largest variance, or a negative number where one is not at least 0."""
     largest = 0.0
@@ -53,7 +53,7 @@ def copy(zero, source, k, matrix):
     return largest
 
 
-@njit(**OPTIONS)
+@compiled
 def is_symmetric(matrix, k, apart):
     for i in range(k):
         for j in range(i):
@@ -62,7 +62,7 @@ def is_symmetric(matrix, k, apart):
     return True
 
 
-@njit(**OPTIONS)
+@compiled
 def has_positive_pivots(matrix, k, more):
     """Of the matrix with ``more`` on its diagonal; it is overwritten."""
     for j in range(k):
@@ -82,7 +82,7 @@ def sound_for(dtype: np.dtype):
     """A function that tells whether a covariance is surely one, up to rounding in a dtype."""
     apart, relative, absolute = tolerance(dtype), rounding(dtype), least(dtype)
 
-    @njit(**OPTIONS)
+    @compiled
     def sound(zero, source, k, matrix):
         largest = copy(zero, source, k, matrix)
         if not (0 <= largest < math.inf and is_symmetric(matrix, k, largest * apart)):
@@ -96,7 +96,7 @@ def build(dtype: str):
     """The C function int64 guard(job, expected): 0 where the values are as expected, and covariances surely sound."""
     zero, sound = np.zeros((), dtype)[()], sound_for(np.dtype(dtype))
 
-    @njit(**OPTIONS)
+    @compiled
     def look(job, facts, zero):
         expected = expected_at(facts)
         if any_missing(zero, job.pointers[K.Y], expected.observations) != (expected.missing != 0):
@@ -123,7 +123,7 @@ def build_known(dtype: str):
     """The C function int64 guard(job, expected): not 0 where a state has an infinite variance."""
     zero, which = np.zeros((), dtype)[()], COVARIANCES.index(K.P0)
 
-    @njit(**OPTIONS)
+    @compiled
     def look(job, facts, zero):
         expected, found = expected_at(facts), 0
         k, size = expected.rows[which], bytes_of_real(zero, ())

@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
 from tridiag.algorithms.kalman_filter import LOG_TWO_PI
 from tridiag.kernels.access.operands import bytes_of_real, lanes_of
@@ -27,10 +27,11 @@ from tridiag.kernels.runtime.system import fresh
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.runtime.workspace import piece
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.memory import c_function, load, pointer, set_word, word
 from tridiag.kernels.simd.records import RecordAt, address_of
-from tridiag.kernels.simd.vector import LINE, OPTIONS
+from tridiag.kernels.simd.vector import LINE
 
 LOG_TWO = math.log(2.0)
 
@@ -57,7 +58,7 @@ def both(library: Library, parts: Any, name: str, loop: Any, *more: Any) -> Any:
     careful = library.add(f"{name}_by_roots", functools.partial(loop, Roots, *more))
     _, result = parts
 
-    @njit(**OPTIONS)
+    @compiled
     def run(zero, places):
         plain(zero, places)
         lost = False
@@ -73,11 +74,11 @@ def parts_of(room: Room) -> Any:
     """What points a worker at series, and what reads a row of its results."""
     result_at, binding_size = room.result, room.bind(1) - room.bind(0)
 
-    @njit(**OPTIONS)
+    @compiled
     def bind(zero, job, worker, first):
         bind_series(job, address_of(worker), binding_size, first, lanes_of(zero, ()))
 
-    @njit(**OPTIONS)
+    @compiled
     def result(zero, worker, row, lane):
         return types.float64(load(address_of(worker) + result_at + row * LINE + lane * bytes_of_real(zero, ()), zero))
 
@@ -127,7 +128,7 @@ def gradients(room: GradientRoom, bind: Any, steps: Any, kept: int) -> Any:
     """The derivatives of every series; ``kept`` lines of each step are remembered for the way back."""
     allocate, give_back = piece(room.layout)
 
-    @njit(**OPTIONS)
+    @compiled
     def work(job, zero):
         worker, lanes = allocate(job.steps * kept * LINE), lanes_of(zero, ())
         if address_of(worker) == 0:
@@ -148,7 +149,7 @@ def common_gradient(room: GradientRoom, parts: Any, covariances: Any) -> Any:
     bind, result = parts
     (allocate, give_back), record, count = piece(room.layout), room.record, room.entries_of_all
 
-    @njit(**OPTIONS)
+    @compiled
     def prepare(job, zero):
         worker = allocate(types.int64(0))
         memory = fresh(LINE + job.steps * record * bytes_of_real(zero, ()))
@@ -173,7 +174,7 @@ def gradients_with_common(room: GradientRoom, bind: Any, means: Any, careful: An
     """The derivatives of every series, from what they have in common or not."""
     (allocate, give_back), kept = piece(room.layout), max(room.kept, room.kept_of_means)
 
-    @njit(**OPTIONS)
+    @compiled
     def work(job, zero):
         worker, lanes, memory = (
             allocate(job.steps * kept * LINE),
@@ -198,7 +199,7 @@ def alone(room: Room, parts: Any, steps: Any, kind: str, kept: int = 0) -> Any:
     bind, result = parts
     (allocate, give_back), observed, counts = piece(room.layout), room.observed, kind == K.MISSING
 
-    @njit(**OPTIONS)
+    @compiled
     def work(job, zero):
         worker, lanes = allocate(job.steps * kept * LINE), lanes_of(zero, ())
         if address_of(worker) == 0:
@@ -221,7 +222,7 @@ def common(room: Room, parts: Any, covariances: Any) -> Any:
     bind, result = parts
     (allocate, give_back), record, observed = piece(room.layout), room.record, room.observed
 
-    @njit(**OPTIONS)
+    @compiled
     def prepare(job, zero):
         n, worker = job.steps, allocate(types.int64(0))
         memory = fresh(LINE + n * record * bytes_of_real(zero, ()))
@@ -245,7 +246,7 @@ def with_common(room: Room, parts: Any, means: Any) -> Any:
     bind, result = parts
     allocate, give_back = piece(room.layout)
 
-    @njit(**OPTIONS)
+    @compiled
     def work(job, zero):
         worker, lanes, memory = allocate(types.int64(0)), lanes_of(zero, ()), job.owned
         if address_of(worker) == 0:

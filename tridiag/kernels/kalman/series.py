@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from tridiag.kernels.jobs.words import kalman as K
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.memory import pointer, set_word, word
 from tridiag.kernels.simd.records import address_of
-from tridiag.kernels.simd.vector import OPTIONS
 
 
-@njit(**OPTIONS)
+@compiled
 def bind_series(job, table, size, first, count):
     """The addresses of all operands of ``count`` series from ``first`` on; the last series in place of those behind it.
 
@@ -30,7 +28,7 @@ def bind_series(job, table, size, first, count):
                 set_word(at, word(at) + index * word(row + 8 * (1 + operand)))
 
 
-@njit(**OPTIONS)
+@compiled
 def put(zero, job, index, value):
     """The log-likelihood of a series, of those that there are."""
     if index < job.series:

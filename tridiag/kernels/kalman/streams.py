@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
 from tridiag.algorithms import kalman_filter
 from tridiag.algorithms.kalman_filter import Estimate
@@ -21,11 +21,12 @@ from tridiag.kernels.kalman.moments import Moments, MomentsRoom
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.runtime.workspace import piece
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.memory import c_function
 from tridiag.kernels.simd.records import At, address_of
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import OPTIONS, Code
+from tridiag.kernels.simd.vector import Code
 
 
 class Streams(Moments):
@@ -82,7 +83,7 @@ def build_predict(dtype: str, states: int):
     (allocate, give_back), (bind, _) = piece(room.layout), parts_of(room)
     steps = Library(name).add("predict", Streams(room).predict)
 
-    @njit(**OPTIONS)
+    @compiled
     def work(job, zero):
         worker, lanes = allocate(types.int64(0)), lanes_of(zero, ())
         if address_of(worker) == 0:

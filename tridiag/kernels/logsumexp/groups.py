@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from tridiag.kernels.access.bind import bind_lanes, operand_of
 from tridiag.kernels.access.load_store import load_rows, store_rows
 from tridiag.kernels.access.moves import ADVANCE
@@ -31,14 +29,14 @@ from tridiag.kernels.logsumexp.loops import (
 )
 from tridiag.kernels.logsumexp.workspace import BLOCK, BLOCK_INTERLEAVED, OPERANDS, size_of_bindings, slot_of
 from tridiag.kernels.runtime.work_items import field
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import set_word, store, word
-from tridiag.kernels.simd.vector import OPTIONS
 
 HEAD = 4  # rows that are not taken for ordinary
 
 
-@njit(**OPTIONS)
+@compiled
 def coefficients(zero, job, bindings, i0, i1, buffer, system, starts):
     """Rows of log_a as `view`; where sequences start in row i0 without a state, what is never read is 0."""
     source, row = operand_of(zero, bindings, J.LOG_A), bytes_of_row(zero, ())
@@ -52,13 +50,13 @@ def coefficients(zero, job, bindings, i0, i1, buffer, system, starts):
     return at, step
 
 
-@njit(**OPTIONS)
+@compiled
 def turned(job, at, step, rows):
     """Where the first of some rows is in the order of the recurrence, and how far the next."""
     return (at + (rows - 1) * step, -step) if job.flags & J.REVERSED else (at, step)
 
 
-@njit(**OPTIONS)
+@compiled
 def view(zero, job, operand, i0, i1, buffer, ready):
     """Rows i0 <= i < i1 of an operand as `turned`, in a buffer unless their lanes lie side by side.
 
@@ -72,7 +70,7 @@ def view(zero, job, operand, i0, i1, buffer, ready):
     return turned(job, buffer, bytes_of_row(zero, ()), i1 - i0)
 
 
-@njit(**OPTIONS)
+@compiled
 def run_block(zero, job, worker, group, system, used, i0, i1, starts, total):
     """Rows i0 <= i < i1 of a group, the first lane of which is ``system``; ``total``: without y."""
     row, rows, weighted = bytes_of_row(zero, ()), i1 - i0, job.flags & J.WEIGHTED
@@ -102,7 +100,7 @@ def run_block(zero, job, worker, group, system, used, i0, i1, starts, total):
         store_rows(zero, target, i0, i1, buffer, row, used)
 
 
-@njit(**OPTIONS)
+@compiled
 def total_of(zero, x, slot, rows, bindings, i0, starts, terms):
     """The first rows, from which the others know what is ordinary; then those. ``terms``: the address of a buffer."""
     head = min(rows, HEAD) if starts else 0
@@ -113,7 +111,7 @@ def total_of(zero, x, slot, rows, bindings, i0, starts, terms):
         TOTAL_PLAIN(zero, words)
 
 
-@njit(**OPTIONS)
+@compiled
 def scan_of(zero, x, y, slot, rows, bindings, i0, starts, terms):
     """The same with y."""
     head = min(rows, HEAD) if starts else 0
@@ -124,7 +122,7 @@ def scan_of(zero, x, y, slot, rows, bindings, i0, starts, terms):
         SCAN_PLAIN(zero, words)
 
 
-@njit(**OPTIONS)
+@compiled
 def run_rows(zero, job, worker, system, count, rows, starts, total):
     """All rows of the sequences system, system + 1, ..., some groups, block by block."""
     lanes, backward = lanes_of(zero, ()), job.flags & J.REVERSED
@@ -140,7 +138,7 @@ def run_rows(zero, job, worker, system, count, rows, starts, total):
             run_block(zero, job, worker, group, at, used, i0, i1, starts and begin == 0, total)
 
 
-@njit(**OPTIONS)
+@compiled
 def begin_group(zero, job, worker, group):
     """The state before the first row."""
     slot = slot_of(zero, worker.slots, group)
@@ -154,13 +152,13 @@ def begin_group(zero, job, worker, group):
             BEGIN_TERM(zero, (slot, worker.buffers))
 
 
-@njit(**OPTIONS)
+@compiled
 def copy_slot(zero, source, target):
     for k in range(0, SLOT * bytes_of_row(zero, ()), 8):
         set_word(target + k, word(source + k))
 
 
-@njit(**OPTIONS)
+@compiled
 def bind_operands(zero, job, axes, first, used, base, bindings):
     """Point a group at sequences along some axes; ``base``: the address of the offsets of their first rows."""
     bind_lanes(zero, job, J.AXES, axes, first, used, base, bindings, 0, OPERANDS)
@@ -169,7 +167,7 @@ def bind_operands(zero, job, axes, first, used, base, bindings):
             bind(zero, operand_of(zero, bindings, k), bytes_of_number(zero, ()), job.strides[k], False, True, used)
 
 
-@njit(**OPTIONS)
+@compiled
 def run_groups(zero, job, worker, first, count, total, follows):
     """Sequences first, first + 1, ..., or their chunks, in groups that go on row by row together.
 

@@ -8,7 +8,7 @@ chunk to the next the state before it, then all rows.
 from __future__ import annotations
 
 import numpy as np
-from numba import cfunc, njit, types
+from numba import cfunc, types
 
 from tridiag.kernels.access.operands import lanes_of
 from tridiag.kernels.jobs.words import logsumexp as J
@@ -20,14 +20,14 @@ from tridiag.kernels.logsumexp.workspace import allocate_workspace, free_workspa
 from tridiag.kernels.runtime.threads import beginning, task_runner
 from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.simd import records
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.functions import definition
 from tridiag.kernels.simd.memory import c_function, call, free
-from tridiag.kernels.simd.vector import OPTIONS
 
 JOB, log_job_at = records.RecordAt(Logsumexp), records.at(Logsumexp)
 
 
-@njit(**OPTIONS)
+@compiled
 def work(job, zero, total):
     """Claim items until none is left; called by every thread of a job."""
     worker = allocate_workspace(zero, job)
@@ -47,12 +47,12 @@ def work(job, zero, total):
     free_workspace(worker)
 
 
-@njit(**OPTIONS)
+@compiled
 def work_scan(job, zero):
     work(job, zero, False)
 
 
-@njit(**OPTIONS)
+@compiled
 def work_total(job, zero):
     work(job, zero, True)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from tridiag.kernels.access.operands import bytes_of_real, bytes_of_row, lanes_of
 from tridiag.kernels.jobs.words import logsumexp as J
@@ -17,11 +16,11 @@ from tridiag.kernels.logsumexp.loops import (
 from tridiag.kernels.logsumexp.workspace import OPERANDS, allocate_workspace, free_workspace, slot_of
 from tridiag.kernels.runtime.system import fresh
 from tridiag.kernels.simd import records
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.memory import load, set_word, store
-from tridiag.kernels.simd.vector import OPTIONS
 
 
-@njit(**OPTIONS)
+@compiled
 def copy_state(zero, source, target):
     """A state in a lane of a slot to a lane of another."""
     for k in range(PRODUCT):
@@ -29,13 +28,13 @@ def copy_state(zero, source, target):
         store(target + at, load(source + at, zero))
 
 
-@njit(**OPTIONS)
+@compiled
 def lane_of_chunk(zero, job, chunk):
     lanes = lanes_of(zero, ())
     return slot_of(zero, job.slots, chunk // lanes) + chunk % lanes * bytes_of_real(zero, ())
 
 
-@njit(**OPTIONS)
+@compiled
 def run_chunk(zero, job, worker, chunk, state):
     """The state behind a chunk from that before it, by its rows; both in ``state``, a lane of the worker's slot."""
     slot, groups = worker.slots, (job.lanes + lanes_of(zero, ()) - 1) // lanes_of(zero, ())
@@ -49,7 +48,7 @@ def run_chunk(zero, job, worker, chunk, state):
     copy_slot(zero, spare, slot)
 
 
-@njit(**OPTIONS)
+@compiled
 def is_told(zero, job, chunk, state):
     """Whether the total of a chunk and the sum of its log_a tell what it makes of a state.
 
@@ -60,7 +59,7 @@ def is_told(zero, job, chunk, state):
     return log_a < np.inf and (log_a > -np.inf or y != np.inf)
 
 
-@njit(**OPTIONS)
+@compiled
 def join_sequence(zero, job, worker, first, state):
     """The states before the chunks of a sequence, and that behind the last in the place of that before the first."""
     weighted, given = job.flags & J.WEIGHTED, job.flags & J.GIVEN
@@ -71,7 +70,7 @@ def join_sequence(zero, job, worker, first, state):
             run_chunk(zero, job, worker, chunk, state)
 
 
-@njit(**OPTIONS)
+@compiled
 def join_chunks(job, zero):
     """The states before all chunks from their totals, and the rows behind the last chunk.
 
@@ -103,7 +102,7 @@ def join_chunks(job, zero):
     free_workspace(worker)
 
 
-@njit(**OPTIONS)
+@compiled
 def prepare_chunks(job, zero):
     """Without memory nothing is claimed."""
     groups = (job.matrices + lanes_of(zero, ()) - 1) // lanes_of(zero, ())

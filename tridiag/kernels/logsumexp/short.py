@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from numba import njit
-
 from tridiag.algorithms import logsumexp
 from tridiag.algorithms.logsumexp import State
 from tridiag.kernels.access.end_to_end import copy, rows_from, rows_to
@@ -14,11 +12,12 @@ from tridiag.kernels.access.operands import bytes_of_real, bytes_of_row, lanes_o
 from tridiag.kernels.jobs.words import logsumexp as J
 from tridiag.kernels.logsumexp.groups import turned
 from tridiag.kernels.logsumexp.workspace import ABREAST, BLOCK
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.explog import Lanes
 from tridiag.kernels.simd.functions import Library, by_number
 from tridiag.kernels.simd.registers import lanes_of_register, narrow
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import OPTIONS, Code
+from tridiag.kernels.simd.vector import Code
 
 
 class Sorted(NamedTuple):
@@ -91,7 +90,7 @@ PLAIN, PLAIN_ABREAST = (SHORT.add(f"plain_{k}", Steps(k, False).write) for k in 
 WEIGHTED, WEIGHTED_ABREAST = (SHORT.add(f"weighted_{k}", Steps(k, True).write) for k in (1, ABREAST))
 
 
-@njit(**OPTIONS)
+@compiled
 def read(zero, job, worker, operand, first, count):
     """Sequences of an operand as rows of lanes; those that fill no vector are read from a copy. Returns where."""
     n, lanes, row = job.rows, lanes_of(zero, ()), bytes_of_row(zero, ())
@@ -104,7 +103,7 @@ def read(zero, job, worker, operand, first, count):
     return rows
 
 
-@njit(**OPTIONS)
+@compiled
 def write(zero, job, worker, first, count):
     """The inverse, of results."""
     n, lanes, row = job.rows, lanes_of(zero, ()), bytes_of_row(zero, ())
@@ -116,18 +115,18 @@ def write(zero, job, worker, first, count):
         COPY(zero, (worker.spare, address + whole * n * row, (count - whole * lanes) * n))
 
 
-@njit(**OPTIONS)
+@compiled
 def place(zero, job, operand, sequence):
     return job.pointers[operand] + sequence * job.rows * bytes_of_real(zero, ())
 
 
-@njit(**OPTIONS)
+@compiled
 def rows_of(zero, worker, operand):
     """Where an operand lies as rows of lanes: log_a, terms and results have a buffer each."""
     return worker.buffers + max(0, operand - J.INIT) * BLOCK * bytes_of_row(zero, ())
 
 
-@njit(**OPTIONS)
+@compiled
 def run_short(zero, job, worker, first, count):
     """Sequences first, first + 1, ...; no lane has to be bound."""
     lanes, step = lanes_of(zero, ()), ABREAST * bytes_of_row(zero, ())

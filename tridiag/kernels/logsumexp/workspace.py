@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from tridiag.kernels.access.operands import bytes_of_row, lanes_of, size_of_operand
 from tridiag.kernels.jobs.words import logsumexp as J
 from tridiag.kernels.jobs.words.record import Word
@@ -11,7 +9,7 @@ from tridiag.kernels.logsumexp.loops import (
     SLOT,
 )
 from tridiag.kernels.runtime.workspace import Workspace, aligned, workspace
-from tridiag.kernels.simd.vector import OPTIONS
+from tridiag.kernels.simd.compiled import compiled
 
 OPERANDS = 4
 BLOCK, BLOCK_INTERLEAVED = 64, 8  # rows at a time of a group, and of groups that lie side by side
@@ -31,17 +29,17 @@ class LogWorkspace(Workspace):
 ARRAYS, allocate, free_workspace = workspace(LogWorkspace, "bindings", "slots", "buffers", "base", "spare")
 
 
-@njit(**OPTIONS)
+@compiled
 def size_of_bindings(zero):
     return aligned(OPERANDS * size_of_operand(zero, ()))
 
 
-@njit(**OPTIONS)
+@compiled
 def slot_of(zero, slots, group):
     return slots + group * (SLOT * bytes_of_row(zero, ()))
 
 
-@njit(**OPTIONS)
+@compiled
 def allocate_workspace(zero, job):
     """The scratch memory of one worker, in one piece; a slot more than it has groups."""
     row, groups = bytes_of_row(zero, ()), (job.lanes + lanes_of(zero, ()) - 1) // lanes_of(zero, ())

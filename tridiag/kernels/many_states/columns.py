@@ -6,43 +6,42 @@ As in `tridiag.algorithms.kalman_columns` and `tridiag.algorithms.kalman_diffuse
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from tridiag.algorithms.kalman_diffuse import NOISE
 from tridiag.algorithms.kalman_rotations import ROUNDING
 from tridiag.kernels.access.operands import bytes_of_real
 from tridiag.kernels.many_states.roots import finite, inverse, negligible
 from tridiag.kernels.many_states.steps import number, put_number
-from tridiag.kernels.simd.vector import OPTIONS
+from tridiag.kernels.simd.compiled import compiled
 
 EPS_SINGLE, EPS_DOUBLE = (float(np.finfo(kind).eps) for kind in (np.float32, np.float64))
 
 
-@njit(**OPTIONS)
+@compiled
 def eps_of(zero):
     return EPS_SINGLE if bytes_of_real(zero, ()) == 4 else EPS_DOUBLE
 
 
-@njit(**OPTIONS)
+@compiled
 def clean(zero, x, terms, k):
     """A sum, 0 where it is rounding alone; ``terms``: the sum of their sizes."""
     return x if abs(x) > NOISE * k * eps_of(zero) * terms or x != x else 0.0
 
 
-@njit(**OPTIONS)
+@compiled
 def difference(zero, x, y):
     """x - y, or 0 where that is rounding alone."""
     found = x - y
     return 0.0 if abs(found) <= ROUNDING * eps_of(zero) * (abs(x) + abs(y)) else found
 
 
-@njit(**OPTIONS)
+@compiled
 def copied(zero, source, count, target):
     for i in range(count):
         put_number(zero, target, i, number(zero, source, i))
 
 
-@njit(**OPTIONS)
+@compiled
 def are_all_0(zero, numbers, count):
     left = 0
     for j in range(count):
@@ -50,7 +49,7 @@ def are_all_0(zero, numbers, count):
     return left == 0
 
 
-@njit(**OPTIONS)
+@compiled
 def moved(zero, F, k, rows, count, room):
     """Each of some rows x becomes F x."""
     width = bytes_of_real(zero, ())
@@ -64,7 +63,7 @@ def moved(zero, F, k, rows, count, room):
             put_number(zero, row, i, total)
 
 
-@njit(**OPTIONS)
+@compiled
 def take_columns(zero, cov, k, parts, weights, least):
     """Those of L D L^T of a covariance, which is overwritten; a variance that is 0 but for rounding is 0."""
     for j in range(k):
@@ -85,7 +84,7 @@ def take_columns(zero, cov, k, parts, weights, least):
                 )  # fmt: skip
 
 
-@njit(**OPTIONS)
+@compiled
 def orthogonal(zero, parts, weights, count, k, length, scaled, columns, found):
     """The first k columns of the same covariance, by weighted Gram-Schmidt; those given are overwritten.
 
@@ -114,7 +113,7 @@ def orthogonal(zero, parts, weights, count, k, length, scaled, columns, found):
                 put_number(zero, parts, m * length + i, difference(zero, x, taken))
 
 
-@njit(**OPTIONS)
+@compiled
 def take_columns_in(zero, parts, weights, count, k, load, before, row):
     """The columns once ``load @ x`` is known; ``before``: its variance by those that were taken in, ``row`` its
     covariances with x. That variance by all.
@@ -136,7 +135,7 @@ def take_columns_in(zero, parts, weights, count, k, load, before, row):
     return before
 
 
-@njit(**OPTIONS)
+@compiled
 def without(zero, A, rows, q, u, here):
     """The directions that are left once the one that was seen is known: a column less, the others turned."""
     scale = 0.0

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from tridiag.kernels.access.operands import bytes_of_real
 from tridiag.kernels.jobs.words.record import Word
 from tridiag.kernels.many_states.records import size_of_record
 from tridiag.kernels.runtime.workspace import Workspace, aligned, workspace
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.records import at
-from tridiag.kernels.simd.vector import OPTIONS
 
 
 class Common(Workspace):
@@ -26,7 +24,7 @@ ARRAYS, allocate, _ = workspace(Common, "logarithms", "records", "F", "H", "Q", 
 common_at = at(Common)
 
 
-@njit(**OPTIONS)
+@compiled
 def allocate_common(zero, job):
     """The job frees it."""
     k, p, size = job.states, job.observed, bytes_of_real(zero, ())
@@ -37,6 +35,6 @@ def allocate_common(zero, job):
     ))  # fmt: skip
 
 
-@njit(**OPTIONS)
+@compiled
 def common_of(job):
     return common_at(aligned(job.owned))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
 from tridiag.algorithms.kalman_filter import LOG_TWO_PI
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.many_states.records import put_record
@@ -36,14 +34,14 @@ from tridiag.kernels.many_states.steps import (
     write_state,
 )
 from tridiag.kernels.many_states.workspace import size_of_state
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.interrupts import stopping_at
-from tridiag.kernels.simd.vector import OPTIONS
 
 ASKING = 64  # steps after which a series asks whether it is to end
 UPDATED, PREDICTED = (K.MEAN, K.COV), (K.PREDICTED_MEAN, K.PREDICTED_COV)
 
 
-@njit(**OPTIONS)
+@compiled
 def alone(zero, job, worker, t, count):
     """In place of what follows a step: no other series shares its covariances."""
 
@@ -57,7 +55,7 @@ def filtered(eps: float, predicted: Places = PREDICTED, updated: Places = UPDATE
     (predicted_mean, predicted_cov), (updated_mean, updated_cov) = predicted or PREDICTED, updated or UPDATED
     rests, may_rest = resting(eps), follow is alone
 
-    @njit(**OPTIONS)
+    @compiled
     def run(zero, job, worker, records, states):
         """-2 times the log-likelihood, the logarithms in it, and above 0 where digits may be lost.
 
@@ -124,7 +122,7 @@ def filtered_by_roots(
     shows_predicted, shows_updated, follows = predicted is not None, updated is not None, follow is not alone
     (predicted_mean, predicted_cov), (updated_mean, updated_cov) = predicted or PREDICTED, updated or UPDATED
 
-    @njit(**OPTIONS)
+    @compiled
     def run(zero, job, worker, records, states):
         """-2 times the log-likelihood, and the logarithms in it."""
         quadratics, logarithms, record = 0.0, 0.0, records

@@ -5,31 +5,30 @@ Behind those of the caller's series lie those of unknown columns: series of whic
 
 from __future__ import annotations
 
-from numba import njit
-
 from tridiag.kernels.access.operands import bytes_of_real
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.many_states.roots import turn_back
 from tridiag.kernels.many_states.rows import Numbers, Rows, add_product, add_scaled, clear, dot_to, pack
 from tridiag.kernels.many_states.smoother import Following
 from tridiag.kernels.many_states.steps import factor_of, number, place_of, put_number
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.memory import word
-from tridiag.kernels.simd.vector import LINE, OPTIONS
+from tridiag.kernels.simd.vector import LINE
 
 
-@njit(**OPTIONS)
+@compiled
 def means_at(job, worker, t):
     """Where the means of a step lie."""
     return worker.followers + t * (job.alike + job.unknown) * worker.row
 
 
-@njit(**OPTIONS)
+@compiled
 def regressors_at(zero, job, worker, i):
     """Where the errors of an observation lie: those of unknown columns first."""
     return worker.regressors + i * (job.alike + job.unknown) * bytes_of_real(zero, ())
 
 
-@njit(**OPTIONS)
+@compiled
 def observe_all(zero, job, worker, t, count):
     """The means predicted for a step, the errors of its observations, independent of each other, and what they tell."""
     row, size, p, vectors = worker.row, bytes_of_real(zero, ()), job.observed, worker.row // LINE
@@ -62,7 +61,7 @@ def observe_all(zero, job, worker, t, count):
     worker.cursor = worker.seen = first + count
 
 
-@njit(**OPTIONS)
+@compiled
 def predict_all(zero, job, worker, t, target):
     """The means that are predicted for the step after t."""
     k, row, means = job.states, worker.row, means_at(job, worker, t)
@@ -71,7 +70,7 @@ def predict_all(zero, job, worker, t, target):
     add_product(zero, Rows(target, row), left, turned, Rows(zeros, 0), followers, k, row // LINE, 0)
 
 
-@njit(**OPTIONS)
+@compiled
 def add_later_to_all(zero, job, worker, t, count):
     """The means once later observations are known too: x + P r, and r as of this step."""
     k, row, size, vectors = job.states, worker.row, bytes_of_real(zero, ()), worker.row // LINE
@@ -84,7 +83,7 @@ def add_later_to_all(zero, job, worker, t, count):
     add_product(zero, means, later, cov, means, followers, k, vectors, 0)
 
 
-@njit(**OPTIONS)
+@compiled
 def collect_of_all(zero, job, worker, t, count):
     """What the observations of a step add to what later ones tell of each: r + W^T (e - G r)."""
     row, step, size, vectors = worker.row, worker.news_row, bytes_of_real(zero, ()), worker.row // LINE
@@ -101,7 +100,7 @@ def collect_of_all(zero, job, worker, t, count):
             add_scaled(zero, (later, worker.gains + i * row, worker.scaled + i * size, vectors))
 
 
-@njit(**OPTIONS)
+@compiled
 def add_later_by_roots(zero, job, worker, t, count):
     """The means once later observations are known too: by what these tell, in coordinates of the state."""
     k, row, size, vectors = job.states, worker.row, bytes_of_real(zero, ()), worker.row // LINE
@@ -114,7 +113,7 @@ def add_later_by_roots(zero, job, worker, t, count):
     add_product(zero, means, later, Rows(worker.columns, row), means, followers, k, vectors, 0)
 
 
-@njit(**OPTIONS)
+@compiled
 def turn_back_followers(zero, job, worker, t, count):
     """What later observations tell of each, and those of the step, in coordinates before these."""
     row, size, vectors = worker.row, bytes_of_real(zero, ()), worker.row // LINE

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
 from tridiag.kernels.access.operands import bytes_of_real
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.many_states.filter import ASKING, filtered, filtered_by_roots
@@ -40,26 +38,27 @@ from tridiag.kernels.many_states.steps import (
     update,
 )
 from tridiag.kernels.many_states.workspace import MINUS_HALF, MINUS_ONE, size_of_state
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import word
-from tridiag.kernels.simd.vector import LINE, OPTIONS
+from tridiag.kernels.simd.vector import LINE
 
 
-@njit(**OPTIONS)
+@compiled
 def add_outer(zero, worker, target, x, y, rows):
     """x y^T of two rows."""
     into = Rows(target, worker.row)
     add_product(zero, into, Numbers(x, bytes_of_real(zero, ()), 0), Rows(y, 0), into, rows, 1, worker.row // LINE, 0)
 
 
-@njit(**OPTIONS)
+@compiled
 def take_off(zero, worker, target, source, rows):
     factor = worker.factors + MINUS_ONE * bytes_of_real(zero, ())
     for i in range(rows):
         add_scaled(zero, (target + i * worker.row, source + i * worker.row, factor, worker.row // LINE))
 
 
-@njit(**OPTIONS)
+@compiled
 def begin_sums(zero, job, worker):
     """Before the last step, behind which nothing is known."""
     k, p, lines = job.states, job.observed, worker.row // LINE
@@ -70,7 +69,7 @@ def begin_sums(zero, job, worker):
     clear(zero, (worker.of_R, p * (worker.noises // LINE)))
 
 
-@njit(**OPTIONS)
+@compiled
 def load_ahead(zero, job, worker):
     """r and the upper triangle of N behind the last step, where they are given; returns whether they are."""
     if job.pointers[K.AHEAD] == 0:
@@ -86,7 +85,7 @@ def load_ahead(zero, job, worker):
     return True
 
 
-@njit(**OPTIONS)
+@compiled
 def go_to_step(zero, job, worker, t):
     """The derivative in Q of a step, then r and N as of its updated state.
 
@@ -101,7 +100,7 @@ def go_to_step(zero, job, worker, t):
 # ------------------------------------------------------------------------------------------------------- observations
 
 
-@njit(**OPTIONS)
+@compiled
 def solve_back(zero, worker, count):
     """L^-T of gains and of ``scaled``, which is u then; and L^-1."""
     row, noises, vectors = worker.row, worker.noises, worker.row // LINE
@@ -121,7 +120,7 @@ def solve_back(zero, worker, count):
             put_number(zero, worker.scaled, q, number(zero, worker.scaled, q) + more)
 
 
-@njit(**OPTIONS)
+@compiled
 def pull(zero, job, worker, count):
     """From the weighted gains: S^-1 H P to ``gains``, u to ``scaled``, S^-1 H P N to ``pulled``.
 
@@ -147,7 +146,7 @@ def pull(zero, job, worker, count):
     mirror(zero, (worker.R, noises, count))
 
 
-@njit(**OPTIONS)
+@compiled
 def add_observed(zero, job, worker, t, count, mean, of_covariance):
     """The derivatives in H, R and y of a step, and r and N as of the state predicted for it.
 
@@ -177,7 +176,7 @@ def add_observed(zero, job, worker, t, count, mean, of_covariance):
     mirror(zero, (worker.later_cov, row, k))
 
 
-@njit(**OPTIONS)
+@compiled
 def put_of_y(zero, job, worker, t, count):
     """The derivative in y, where it is wanted."""
     if job.pointers[K.OF_Y] != 0:
@@ -188,7 +187,7 @@ def put_of_y(zero, job, worker, t, count):
             put_number(zero, of_y, word(worker.kept + 8 * q), -number(zero, worker.scaled, q))
 
 
-@njit(**OPTIONS)
+@compiled
 def write_rows(zero, target, source, step, rows, columns, factor):
     """So many numbers of each row, times a factor; returns where the next matrix goes."""
     for i in range(rows):
@@ -197,7 +196,7 @@ def write_rows(zero, target, source, step, rows, columns, factor):
     return target + rows * columns * bytes_of_real(zero, ())
 
 
-@njit(**OPTIONS)
+@compiled
 def write_sums(zero, job, worker, target):
     """All derivatives, in the order of the parameters."""
     k, p, row = job.states, job.observed, worker.row
@@ -213,7 +212,7 @@ def write_sums(zero, job, worker, target):
     write_rows(zero, target, product, row, k, k, 0.5)
 
 
-@njit(**OPTIONS)
+@compiled
 def put_longer_record(zero, job, worker, record):
     """A step: gains, factors and weights, and the covariance of the updated state."""
     k, row = job.states, worker.row
@@ -231,7 +230,7 @@ def differentiated(eps: float, common: bool = False) -> Any:
     """
     forwards = filtered(eps, None, None)
 
-    @njit(**OPTIONS)
+    @compiled
     def run(zero, job, worker, target, records):
         """Above 0 where digits may be lost."""
         _, _, loss = forwards(zero, job, worker, 0, worker.states)
@@ -277,7 +276,7 @@ def differentiated_by_roots(eps: float) -> Any:
     """The same with square roots, where digits would be lost; behind the last step nothing is known."""
     forwards = filtered_by_roots(eps, None, None)
 
-    @njit(**OPTIONS)
+    @compiled
     def run(zero, job, worker, target):
         forwards(zero, job, worker, 0, worker.states)
         k, row, size = job.states, worker.row, bytes_of_real(zero, ())
@@ -319,7 +318,7 @@ def differentiated_by_roots(eps: float) -> Any:
     return run
 
 
-@njit(**OPTIONS)
+@compiled
 def smooth_mean(zero, job, worker, gain):
     """The mean of a step, from that of the next one in ``later_state``."""
     k, row, size, vectors = job.states, worker.row, bytes_of_real(zero, ()), worker.row // LINE

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import math
 
-from numba import njit
-
 from tridiag.kernels.access.operands import bytes_of_real
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.many_states.profiles import put_profile
@@ -28,13 +26,14 @@ from tridiag.kernels.many_states.rows import (
     unpack,
 )
 from tridiag.kernels.many_states.steps import load_symmetric, number, place_of, put_number, stride
-from tridiag.kernels.simd.vector import LINE, OPTIONS
+from tridiag.kernels.simd.compiled import compiled
+from tridiag.kernels.simd.vector import LINE
 
 STEPS = 48  # from which on a change of basis pays: it takes as long as 6 steps or so, and saves a sixth of each
 DENSE = 3, 4  # a share of the entries of F, between the first and the last that is not 0 in each row
 
 
-@njit(**OPTIONS)
+@compiled
 def pays(job):
     """Whether nothing but log-likelihoods is wanted, of models that do not change and of enough steps."""
     for operand in (K.MEAN, K.COV, K.PREDICTED_MEAN, K.PREDICTED_COV):
@@ -43,7 +42,7 @@ def pays(job):
     return job.steps >= STEPS and stride(job, K.F) == 0 and stride(job, K.Q) == 0 and stride(job, K.H) == 0
 
 
-@njit(**OPTIONS)
+@compiled
 def unit(zero, job, worker, i):
     """The standard deviation that a state begins with, or has a step later."""
     k, size = job.states, bytes_of_real(zero, ())
@@ -56,7 +55,7 @@ def unit(zero, job, worker, i):
     return math.sqrt(max(most, moved))
 
 
-@njit(**OPTIONS)
+@compiled
 def scale(zero, job, worker, motion, basis, sight):
     """F, the basis and H with states in such units; False where one of those is 0, infinite or no number."""
     k, p, row, size = job.states, job.observed, worker.row, bytes_of_real(zero, ())
@@ -80,7 +79,7 @@ def scale(zero, job, worker, motion, basis, sight):
     return True
 
 
-@njit(**OPTIONS)
+@compiled
 def reflector(zero, worker, motion, column, k):
     """v, to ``moved``: b (1 - v v^T / b) takes what is below the first entry under the diagonal to that; b, or 0."""
     v, row = worker.moved, worker.row
@@ -99,7 +98,7 @@ def reflector(zero, worker, motion, column, k):
     return length * (length + abs(own))
 
 
-@njit(**OPTIONS)
+@compiled
 def reflect(zero, worker, matrix, rows, k, from_left, inverse):
     """(1 - v v^T / b) matrix, or matrix (1 - v v^T / b); ``inverse``: 1 / b."""
     row, size, v, vectors = worker.row, bytes_of_real(zero, ()), worker.moved, worker.row // LINE
@@ -114,7 +113,7 @@ def reflect(zero, worker, matrix, rows, k, from_left, inverse):
     subtract_product(zero, x, Numbers(scaled, size, 0), along, x, rows, 1, vectors, 0)
 
 
-@njit(**OPTIONS)
+@compiled
 def put_moved(zero, job, worker, basis, turned, operand, target):
     """A covariance of states in the other basis, to the memory of what series have in common."""
     k, row, size = job.states, worker.row, bytes_of_real(zero, ())
@@ -127,7 +126,7 @@ def put_moved(zero, job, worker, basis, turned, operand, target):
     worker.bindings[operand] = target
 
 
-@njit(**OPTIONS)
+@compiled
 def change_basis(zero, job, worker, common):
     """The model and the start of the series that a worker has bound in the other basis, if F is dense; whether it is.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from tridiag.kernels.access.operands import lanes_of
 from tridiag.kernels.jobs.words import kalman as K
@@ -32,9 +31,9 @@ from tridiag.kernels.many_states.steps import forget_model, put_number
 from tridiag.kernels.many_states.workspace import allocate_states
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import items
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.memory import c_function
 from tridiag.kernels.simd.records import RecordAt, address_of
-from tridiag.kernels.simd.vector import OPTIONS
 
 JOB = RecordAt(Filter)
 give_back_states, give_back_means, give_back_slopes = workspace.give_back, records.give_back, shared_gradient.give_back
@@ -44,7 +43,7 @@ def series_by_series(name: str, dtype: str, do: Any, keep: int, slopes: int):
     """The C function void run(job, helpers) that calls ``do`` for each series; the rest: as of `allocate_states`."""
     zero = np.zeros((), dtype)[()]
 
-    @njit(**OPTIONS)
+    @compiled
     def work(job, zero):
         worker = allocate_states(zero, job, keep, slopes)
         if address_of(worker) == 0:
@@ -62,7 +61,7 @@ def build(dtype: str):
     eps = float(np.finfo(dtype).eps)
     steps, by_roots = filtered(eps), filtered_by_roots(eps)
 
-    @njit(**OPTIONS)
+    @compiled
     def do(zero, job, worker, series):
         deviance, _, loss = steps(zero, job, worker, 0, 0)
         if loss > 0:
@@ -77,7 +76,7 @@ def build_shared(dtype: str):
     eps, zero = float(np.finfo(dtype).eps), np.zeros((), dtype)[()]
     steps, by_roots = filtered(eps), filtered_by_roots(eps)
 
-    @njit(**OPTIONS)
+    @compiled
     def common_steps(zero, job, worker, common):
         """The records, in another basis of the states if that pays and loses no digits, and the logarithms of all."""
         bind_series(job, worker.addresses.bindings, 8, 0, 1)
@@ -92,7 +91,7 @@ def build_shared(dtype: str):
             _, logarithms = by_roots(zero, job, worker, common.records, 0)
         put_number(zero, common.logarithms, 0, logarithms)
 
-    @njit(**OPTIONS)
+    @compiled
     def prepare(job, zero):
         """What series have in common, to memory of the job; or there is no task."""
         worker, common = allocate_states(zero, job, 0, 0), allocate_common(zero, job)
@@ -104,7 +103,7 @@ def build_shared(dtype: str):
         if address_of(worker) != 0:
             give_back_states(worker)
 
-    @njit(**OPTIONS)
+    @compiled
     def work(job, zero):
         worker, common, lanes = allocate_means(zero, job), common_of(job), lanes_of(zero, ())
         if address_of(worker) == 0:
@@ -123,7 +122,7 @@ def build_smoother(dtype: str):
     eps = float(np.finfo(dtype).eps)
     steps, by_roots = smoothed(eps), smoothed_by_roots(eps)
 
-    @njit(**OPTIONS)
+    @compiled
     def do(zero, job, worker, series):
         deviance, loss = steps(zero, job, worker)
         if loss > 0:
@@ -138,7 +137,7 @@ def build_gradient(dtype: str):
     eps = float(np.finfo(dtype).eps)
     steps, by_roots = differentiated(eps), differentiated_by_roots(eps)
 
-    @njit(**OPTIONS)
+    @compiled
     def do(zero, job, worker, series):
         target = worker.bindings[K.OF_MODEL]
         if steps(zero, job, worker, target, 0) > 0:
@@ -152,7 +151,7 @@ def build_shared_gradient(dtype: str):
     eps, zero = float(np.finfo(dtype).eps), np.zeros((), dtype)[()]
     in_common, by_roots = differentiated(eps, common=True), differentiated_by_roots(eps)
 
-    @njit(**OPTIONS)
+    @compiled
     def prepare(job, zero):
         worker, slopes = allocate_states(zero, job, 1, 1), allocate_common_slopes(zero, job)
         job.owned = slopes.memory if address_of(slopes) != 0 else 0
@@ -168,7 +167,7 @@ def build_shared_gradient(dtype: str):
         if address_of(worker) != 0:
             give_back_states(worker)
 
-    @njit(**OPTIONS)
+    @compiled
     def together(job, zero):
         worker, lanes = allocate_slopes(zero, job), lanes_of(zero, ())
         if address_of(worker) == 0:
@@ -179,7 +178,7 @@ def build_shared_gradient(dtype: str):
             slopes_of_series(zero, job, worker, first, vectors, common_slopes_of(job).records)
         give_back_slopes(worker)
 
-    @njit(**OPTIONS)
+    @compiled
     def apart(job, zero):
         worker, count = allocate_states(zero, job, 1, 1), VECTORS * lanes_of(zero, ())
         if address_of(worker) == 0:
@@ -190,7 +189,7 @@ def build_shared_gradient(dtype: str):
                 by_roots(zero, job, worker, worker.bindings[K.OF_MODEL])
         give_back_states(worker)
 
-    @njit(**OPTIONS)
+    @compiled
     def work(job, zero):
         if common_slopes_of(job).lost == 0:
             together(job, zero)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from numba import njit
-
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.memory import pointer, set_word
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import OPTIONS, Code
+from tridiag.kernels.simd.vector import Code
 
 ROW = 16  # bytes of a profile for each row of the matrix
 
@@ -32,7 +31,7 @@ class Profile(NamedTuple):
         return begin, code.pick(end < inner, end, inner)
 
 
-@njit(**OPTIONS)
+@compiled
 def put_profile(zero, place, matrix, step, size):
     """That of a square matrix, whose rows lie so many bytes apart; returns how many entries it has."""
     count = 0
@@ -47,7 +46,7 @@ def put_profile(zero, place, matrix, step, size):
     return count
 
 
-@njit(**OPTIONS)
+@compiled
 def put_whole_profile(place, size):
     """That of a matrix of which nothing is known."""
     for i in range(size):

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
 from tridiag.kernels.access.operands import addresses, bytes_of_real, lanes_of
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.jobs.words.record import Word
@@ -26,22 +24,23 @@ from tridiag.kernels.many_states.rows import (
 )
 from tridiag.kernels.many_states.steps import factor_of, number, put_number, stride
 from tridiag.kernels.runtime.workspace import Workspace, aligned, workspace
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.memory import word
 from tridiag.kernels.simd.records import address_of
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import LINE, OPTIONS, Code
+from tridiag.kernels.simd.vector import LINE, Code
 
 VECTORS = K.TOGETHER
 
 
-@njit(**OPTIONS)
+@compiled
 def size_of_record(zero, job):
     """In bytes."""
     k, p, size = job.states, job.observed, bytes_of_real(zero, ())
     return p * aligned(k * size) + (p + 1) * aligned(p * size)
 
 
-@njit(**OPTIONS)
+@compiled
 def put_record(zero, job, worker, record):
     """A step, from gains and factors; returns where the next one goes."""
     p, row, noises = job.observed, worker.row, worker.noises
@@ -70,7 +69,7 @@ class Means(Workspace):
 ARRAYS, allocate, give_back = workspace(Means, "bindings", "means", "ahead", "errors", "quadratic", "zeros", "profile")
 
 
-@njit(**OPTIONS)
+@compiled
 def allocate_means(zero, job):
     row, k, p = VECTORS * LINE, job.states, job.observed
     bindings = aligned(8 * K.OPERANDS * VECTORS * lanes_of(zero, ()))
@@ -147,14 +146,14 @@ def take_in(code: Code, *given: Value) -> None:
 gathered, taken_in = library.add("gather_rows", gather_rows), library.add("take_in", take_in)
 
 
-@njit(**OPTIONS)
+@compiled
 def gather(zero, job, worker, operand, t, series, rows, target):
     """The first numbers of step t of an operand: a row of all series each."""
     step = t * word(address_of(job) + 8 * (K.TABLE + operand))
     gathered(zero, (worker.bindings + 8 * operand * series, step, target, rows, series // lanes_of(zero, ())))
 
 
-@njit(**OPTIONS)
+@compiled
 def move_means(zero, job, worker, matrix, vectors):
     """A matrix times all means; its profile is that of the worker."""
     k, size, row = job.states, bytes_of_real(zero, ()), VECTORS * LINE
@@ -164,7 +163,7 @@ def move_means(zero, job, worker, matrix, vectors):
     worker.means, worker.ahead = worker.ahead, worker.means
 
 
-@njit(**OPTIONS)
+@compiled
 def begin_means(zero, job, worker, common, series, vectors):
     """The means that series begin with, in the basis of the model that they have in common; nothing summed."""
     k, size = job.states, bytes_of_real(zero, ())
@@ -179,7 +178,7 @@ def begin_means(zero, job, worker, common, series, vectors):
         put_profile(zero, worker.profile, F, k * size, k)
 
 
-@njit(**OPTIONS)
+@compiled
 def means_of_series(zero, job, worker, first, vectors, common):
     """The log-likelihoods of some vectors of series, from what they have in common."""
     k, p, size = job.states, job.observed, bytes_of_real(zero, ())
@@ -199,13 +198,13 @@ def means_of_series(zero, job, worker, first, vectors, common):
         put(zero, job, first + lane, -0.5 * (number(zero, worker.quadratic, lane) + logarithms))
 
 
-@njit(**OPTIONS)
+@compiled
 def step_of_first(job, worker, operand, t, series):
     """The address of step t of an operand that all series share."""
     return word(worker.bindings + 8 * operand * series) + t * word(address_of(job) + 8 * (K.TABLE + operand))
 
 
-@njit(**OPTIONS)
+@compiled
 def model_of_step(job, worker, common, t, series):
     """F and H of a step, in the basis of what series have in common."""
     if common.moved != 0:

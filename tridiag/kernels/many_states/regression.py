@@ -7,7 +7,6 @@ computed: the unknown columns are smoothed beside the series, with the same cova
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from tridiag.kernels.access.operands import bytes_of_real
 from tridiag.kernels.jobs.words import kalman as K
@@ -18,10 +17,11 @@ from tridiag.kernels.many_states.roots import inverse
 from tridiag.kernels.many_states.rows import Numbers, Rows, add_product, add_scaled, mirror, pack, scale, unpack
 from tridiag.kernels.many_states.smoother import smoothed, smoothed_by_roots
 from tridiag.kernels.many_states.steps import number, place_of, put_number
-from tridiag.kernels.simd.vector import LINE, OPTIONS
+from tridiag.kernels.simd.compiled import compiled
+from tridiag.kernels.simd.vector import LINE
 
 
-@njit(**OPTIONS)
+@compiled
 def leave_out(zero, unseen, q, numbers, step, side, count, room):
     """Takes off vectors of q numbers, ``side`` bytes apart, what they have of unseen directions."""
     for i in range(count):
@@ -37,7 +37,7 @@ def leave_out(zero, unseen, q, numbers, step, side, count, room):
             put_number(zero, at, 0, number(zero, at, 0) - total)
 
 
-@njit(**OPTIONS)
+@compiled
 def regress(zero, job, worker, unseen, all_seen):
     """What the errors of the series tell of the unknown columns: to ``fit``, and their variances."""
     q, size = job.unknown, bytes_of_real(zero, ())
@@ -66,7 +66,7 @@ def regress(zero, job, worker, unseen, all_seen):
         put_number(zero, worker.fit_variances, j, inverse(number(zero, worker.fit_variances, j)))
 
 
-@njit(**OPTIONS)
+@compiled
 def put_smoothed(zero, job, worker, t, unseen, all_seen):
     """The means of all series, and the covariance, with what was told of the unknown columns."""
     k, q, alike, row, size = job.states, job.unknown, job.alike, worker.row, bytes_of_real(zero, ())
@@ -97,7 +97,7 @@ def build(dtype: str):
     eps = float(np.finfo(dtype).eps)
     steps, by_roots = smoothed(eps, FOLLOWING), smoothed_by_roots(eps, FOLLOWING)
 
-    @njit(**OPTIONS)
+    @compiled
     def do(zero, job, worker, series):
         _, loss = steps(zero, job, worker)
         if loss > 0:

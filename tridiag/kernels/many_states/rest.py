@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from numba import njit
-
 from tridiag.kernels.access.operands import bytes_of_real
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.kalman.loops import NEARLY, PERIOD, SLACK
 from tridiag.kernels.many_states.rows import Numbers, Rows, add_product, dot_to, pack
 from tridiag.kernels.many_states.steps import factor_of, number, place_of, put_number, stride
-from tridiag.kernels.simd.vector import LINE, OPTIONS
+from tridiag.kernels.simd.compiled import compiled
+from tridiag.kernels.simd.vector import LINE
 
 
-@njit(**OPTIONS)
+@compiled
 def is_constant(job):
     """Whether a model is the same in all steps, and no states are wanted of them."""
     found = job.pointers[K.COV] == 0 and job.pointers[K.PREDICTED_COV] == 0
@@ -28,7 +27,7 @@ def resting(eps: float) -> Any:
     """Whether covariances are at rest, for a dtype."""
     slack = SLACK * eps
 
-    @njit(**OPTIONS)
+    @compiled
     def is_near(zero, job, worker):
         """Whether nothing has moved since it was kept; what is at rest of the spread, or counts for nothing."""
         k, row, earlier = job.states, worker.row, worker.earlier
@@ -46,7 +45,7 @@ def resting(eps: float) -> Any:
                     return False
         return True
 
-    @njit(**OPTIONS)
+    @compiled
     def rests(zero, job, worker, t, complete):
         """Whether covariances are at rest as predicted for step t, behind so many steps with all observations."""
         phase, k, row = t % PERIOD, job.states, worker.row
@@ -62,14 +61,14 @@ def resting(eps: float) -> Any:
     return rests
 
 
-@njit(**OPTIONS)
+@compiled
 def leave_rest(zero, job, worker):
     """The covariance of the states predicted for a step, in place of that which observations have left."""
     row = worker.row
     pack(zero, (worker.cov, row, worker.earlier, row, job.states, row // bytes_of_real(zero, ())))
 
 
-@njit(**OPTIONS)
+@compiled
 def observe_at_rest(zero, job, worker, t):
     """The mean once all observations of a step are known, with what the step before has left; the quadratic form."""
     p, row, size, vectors, quadratic = job.observed, worker.row, bytes_of_real(zero, ()), worker.row // LINE, 0.0

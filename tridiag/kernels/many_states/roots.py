@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from tridiag.kernels.access.operands import bytes_of_real, lanes_of
 from tridiag.kernels.jobs.words import kalman as K
@@ -29,32 +28,33 @@ from tridiag.kernels.many_states.rows import (
     unpack,
 )
 from tridiag.kernels.many_states.steps import load_motion, number, place_of, put_number, weigh
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.memory import word
-from tridiag.kernels.simd.vector import LINE, OPTIONS
+from tridiag.kernels.simd.vector import LINE
 
 NEGLIGIBLE_SINGLE, NEGLIGIBLE_DOUBLE = (
     float(np.finfo(kind).tiny / np.finfo(kind).eps) for kind in (np.float32, np.float64)
 )
 
 
-@njit(**OPTIONS)
+@compiled
 def finite(x):
     return x if abs(x) < math.inf else np.nan
 
 
-@njit(**OPTIONS)
+@compiled
 def inverse(x):
     """0 for 0, NaN for what is infinite."""
     return 0.0 if x == 0 else 1 / finite(x)
 
 
-@njit(**OPTIONS)
+@compiled
 def negligible(zero):
     """A variance with fewer digits than others have: its inverse may overflow."""
     return NEGLIGIBLE_SINGLE if bytes_of_real(zero, ()) == 4 else NEGLIGIBLE_DOUBLE
 
 
-@njit(**OPTIONS)
+@compiled
 def unit(zero, column, j):
     """A column of L as it has to be down to its diagonal."""
     for i in range(j):
@@ -62,7 +62,7 @@ def unit(zero, column, j):
     put_number(zero, column, j, 1.0)
 
 
-@njit(**OPTIONS)
+@compiled
 def take_root(zero, matrix, step, size, columns, weights, eps):
     """The root of a positive semidefinite matrix, which is overwritten; of what is 0 but for rounding, 0."""
     width, vectors, rounding = bytes_of_real(zero, ()), step // LINE, 4 * size * eps
@@ -81,14 +81,14 @@ def take_root(zero, matrix, step, size, columns, weights, eps):
         subtract_product(zero, rest, below, Rows(row, 0), rest, size - j - 1, 1, vectors, 0)
 
 
-@njit(**OPTIONS)
+@compiled
 def load_start_root(zero, job, worker, eps):
     """That of the covariance before anything is observed; it has been loaded."""
     take_root(zero, worker.cov, worker.row, job.states, worker.columns, worker.root_weights, eps)
     worker.Q_from = 0  # of it the root is taken too
 
 
-@njit(**OPTIONS)
+@compiled
 def whole(zero, job, worker):
     """The covariance of a root, to where covariances as they stand are."""
     k, row, size = job.states, worker.row, bytes_of_real(zero, ())
@@ -101,7 +101,7 @@ def whole(zero, job, worker):
     mirror(zero, (worker.cov, row, k))
 
 
-@njit(**OPTIONS)
+@compiled
 def write_root(zero, job, worker, t, mean, cov):
     """The mean and the root of a state to those operands: D on the diagonal of L, which is 1."""
     k, row, length = job.states, worker.row, job.states * bytes_of_real(zero, ())
@@ -113,7 +113,7 @@ def write_root(zero, job, worker, t, mean, cov):
         put_number(zero, worker.columns + j * row, j, 1.0)
 
 
-@njit(**OPTIONS)
+@compiled
 def keep_root(zero, job, worker, place):
     """The mean and the root to memory of the worker."""
     k, row, count = job.states, worker.row, worker.row // bytes_of_real(zero, ())
@@ -122,7 +122,7 @@ def keep_root(zero, job, worker, place):
     pack(zero, (place + (k + 1) * row, row, worker.root_weights, row, 1, count))
 
 
-@njit(**OPTIONS)
+@compiled
 def kept_root(zero, job, worker, place):
     """The same from there."""
     k, row, count = job.states, worker.row, worker.row // bytes_of_real(zero, ())
@@ -131,7 +131,7 @@ def kept_root(zero, job, worker, place):
     pack(zero, (worker.root_weights, row, place + (k + 1) * row, row, 1, count))
 
 
-@njit(**OPTIONS)
+@compiled
 def read_root(zero, job, worker, t, mean, cov):
     """The same from there."""
     k, row, length = job.states, worker.row, job.states * bytes_of_real(zero, ())
@@ -145,7 +145,7 @@ def read_root(zero, job, worker, t, mean, cov):
 # ------------------------------------------------------------------------------------------------------- observations
 
 
-@njit(**OPTIONS)
+@compiled
 def independent_loads(zero, job, worker, t, count, eps):
     """H and observations, to ``errors``, such that their noises are independent: L^-1 of both, R = L D L^T."""
     row, noises, size, p = worker.row, worker.noises, bytes_of_real(zero, ()), job.observed
@@ -168,7 +168,7 @@ def independent_loads(zero, job, worker, t, count, eps):
             put_number(zero, worker.errors, i, number(zero, worker.errors, i) + factor * number(zero, worker.errors, j))
 
 
-@njit(**OPTIONS)
+@compiled
 def take_in(zero, job, worker, q):
     """The root once an observation is known; its variance, and its covariances with the states to ``news``."""
     row, vectors = worker.row, worker.row // LINE
@@ -194,7 +194,7 @@ def take_in(zero, job, worker, q):
     return variance if 0 < variance < math.inf else np.nan
 
 
-@njit(**OPTIONS)
+@compiled
 def observe_by_roots(zero, job, worker, t, count, eps):
     """The state once the observations are known; the quadratic form of errors, and the logarithm of variances."""
     row, vectors = worker.row, worker.row // LINE
@@ -214,7 +214,7 @@ def observe_by_roots(zero, job, worker, t, count, eps):
     return quadratic, logarithm
 
 
-@njit(**OPTIONS)
+@compiled
 def join_factors(zero, worker, count):
     """L of S, to where it is found without roots: that of R times that of one observation after another. Gains too."""
     row, noises, vectors = worker.row, worker.noises, worker.row // LINE
@@ -231,7 +231,7 @@ def join_factors(zero, worker, count):
     weigh(zero, worker, count)
 
 
-@njit(**OPTIONS)
+@compiled
 def turn_back(zero, job, worker, q, place):
     """Coordinates before an observation from those after it, as `tridiag.algorithms.kalman_square_roots.Turn`."""
     shares, sights, told = worker.turn_shares + q * worker.row, worker.turn_sights + q * worker.row, 0.0
@@ -241,7 +241,7 @@ def turn_back(zero, job, worker, q, place):
         told += number(zero, sights, j) * own
 
 
-@njit(**OPTIONS)
+@compiled
 def turn_back_all(zero, job, worker, count):
     """Those of the state once all is known, to before the observations of its step: ``later_mean``, ``later_cov``."""
     k, row, vectors = job.states, worker.row, worker.row // LINE
@@ -256,7 +256,7 @@ def turn_back_all(zero, job, worker, count):
 # ------------------------------------------------------------------------------------------------------- predictions
 
 
-@njit(**OPTIONS)
+@compiled
 def orthogonal(zero, worker, parts, count, size, columns, found):
     """The root of sum_m w[m] parts[m] parts[m]^T, of so many parts with their weights, by weighted Gram-Schmidt.
 
@@ -283,7 +283,7 @@ def orthogonal(zero, worker, parts, count, size, columns, found):
         put_number(zero, found, j, variance)
 
 
-@njit(**OPTIONS)
+@compiled
 def rotated(zero, worker, parts, k, length, columns, weights):
     """A root, in its place, plus sum_m w[m] parts[m] parts[m]^T of k parts; what is left of these and their weights.
 
@@ -318,7 +318,7 @@ def rotated(zero, worker, parts, k, length, columns, weights):
         unit(zero, column, j)
 
 
-@njit(**OPTIONS)
+@compiled
 def load_noise(zero, job, worker, t, eps):
     """F and the root of Q of a step, where they are others than before."""
     before = worker.Q_from
@@ -330,7 +330,7 @@ def load_noise(zero, job, worker, t, eps):
     return F
 
 
-@njit(**OPTIONS)
+@compiled
 def predict_root(zero, job, worker):
     """That of F P F^T + Q."""
     k, row, size = job.states, worker.row, bytes_of_real(zero, ())
@@ -342,7 +342,7 @@ def predict_root(zero, job, worker):
     rotated(zero, worker, parts, k, row, Rows(worker.columns, row), worker.root_weights)
 
 
-@njit(**OPTIONS)
+@compiled
 def go_back(zero, job, worker):
     """Coordinates of a state, x = L z, from those of the next one, as `tridiag.algorithms.kalman_square_roots.Back`.
 
@@ -357,7 +357,7 @@ def go_back(zero, job, worker):
     halfway(zero, job, worker)
 
 
-@njit(**OPTIONS)
+@compiled
 def halfway(zero, job, worker):
     """The covariance of the next state and of what parts have behind their first rows: triangular halfway."""
     k, row, size = job.states, worker.row, bytes_of_real(zero, ())
@@ -372,7 +372,7 @@ def halfway(zero, job, worker):
     rotated(zero, worker, parts, k, both, Rows(worker.joint, both), worker.joint_weights)
 
 
-@njit(**OPTIONS)
+@compiled
 def gain_back(zero, job, worker):
     """The gain with which a state follows from the next one, transposed: behind the columns of ``joint``."""
     k, row, size = job.states, worker.row, bytes_of_real(zero, ())
@@ -385,7 +385,7 @@ def gain_back(zero, job, worker):
         subtract_product(zero, own, below, Rows(gain + (j + 1) * both, both), own, 1, k - 1 - j, vectors, 0)
 
 
-@njit(**OPTIONS)
+@compiled
 def smooth_root(zero, job, worker):
     """Coordinates of a state from those of the next one, in their place: ``later_mean``, ``later_cov`` and its weights.
 
@@ -404,7 +404,7 @@ def smooth_root(zero, job, worker):
     orthogonal(zero, worker, parts, 2 * k, k, columns, worker.later_weights)
 
 
-@njit(**OPTIONS)
+@compiled
 def begin_back(zero, job, worker):
     """Those of the last state."""
     k, row = job.states, worker.row
@@ -415,7 +415,7 @@ def begin_back(zero, job, worker):
     pack(zero, (worker.later_weights, row, worker.root_weights, row, 1, row // bytes_of_real(zero, ())))
 
 
-@njit(**OPTIONS)
+@compiled
 def move(zero, job, worker):
     """An updated state becomes the smoothed one, and its root the sum of the squares of its columns."""
     k, row, size, vectors = job.states, worker.row, bytes_of_real(zero, ()), worker.row // LINE

@@ -11,15 +11,14 @@ import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from numba import njit
-
 from tridiag.algorithms.kalman_rotations import ROUNDING
 from tridiag.kernels.many_states.profiles import Profile
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.processor import bytes_of_register
 from tridiag.kernels.simd.transpose import transpose_blocks
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import LINE, OPTIONS, Code
+from tridiag.kernels.simd.vector import LINE, Code
 
 library = Library("rows_of_states", short=True)
 
@@ -112,7 +111,7 @@ def product(sign: int, squares: bool, code: Code, *given: Value) -> None:
 def named(sign: int, squares: bool, name: str) -> Any:
     write = library.add(name, functools.partial(product, sign, squares))
 
-    @njit(**OPTIONS)
+    @compiled
     def run(zero, target, left, right, start, rows, inner, vectors, low):
         of_target = target.address, target.step, left.address, left.step, left.side
         write(zero, (*of_target, right.address, right.step, start.address, start.step, rows, inner, vectors, low))
@@ -123,7 +122,7 @@ def named(sign: int, squares: bool, name: str) -> Any:
 write_within = library.add("add_product_within", functools.partial(product, 1, False))
 
 
-@njit(**OPTIONS)
+@compiled
 def add_product_within(zero, target, left, right, start, profile, rows, inner, vectors):
     """As `add_product`, but for products with zeros at the ends of rows of the left side."""
     of_target = target.address, target.step, left.address, left.step, left.side

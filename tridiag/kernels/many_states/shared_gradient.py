@@ -6,8 +6,6 @@ it the covariance of the updated state.
 
 from __future__ import annotations
 
-from numba import njit
-
 from tridiag.kernels.access.operands import bytes_of_real, lanes_of
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.jobs.words.record import Word
@@ -25,10 +23,11 @@ from tridiag.kernels.many_states.rows import (
 )
 from tridiag.kernels.many_states.steps import number, put_number
 from tridiag.kernels.runtime.workspace import Workspace, aligned, workspace
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import word
 from tridiag.kernels.simd.records import address_of, at
-from tridiag.kernels.simd.vector import LINE, OPTIONS
+from tridiag.kernels.simd.vector import LINE
 
 ROW = VECTORS * LINE  # the bytes of a row with a number of each series
 ASKING = 64  # steps after which a thread asks whether it is to end
@@ -51,7 +50,7 @@ ARRAYS, allocate, give_back = workspace(
 )
 
 
-@njit(**OPTIONS)
+@compiled
 def allocate_slopes(zero, job):
     k, p = job.states, job.observed
     bindings = aligned(8 * K.OPERANDS * VECTORS * lanes_of(zero, ()))
@@ -62,7 +61,7 @@ def allocate_slopes(zero, job):
     return allocate(sizes)
 
 
-@njit(**OPTIONS)
+@compiled
 def size_of_longer_record(zero, job):
     """In bytes, with the covariance."""
     return size_of_record(zero, job) + job.states * aligned(job.states * bytes_of_real(zero, ()))
@@ -79,18 +78,18 @@ COMMON, allocate_common, _ = workspace(CommonSlopes, "records")
 common_slopes_at = at(CommonSlopes)
 
 
-@njit(**OPTIONS)
+@compiled
 def allocate_common_slopes(zero, job):
     """The job frees it."""
     return allocate_common(COMMON(records=job.steps * size_of_longer_record(zero, job)))
 
 
-@njit(**OPTIONS)
+@compiled
 def common_slopes_of(job):
     return common_slopes_at(aligned(job.owned))
 
 
-@njit(**OPTIONS)
+@compiled
 def slopes_of_series(zero, job, worker, first, vectors, records):
     """The derivatives of some vectors of series, from the records of all steps."""
     k, p, series = job.states, job.observed, vectors * lanes_of(zero, ())
@@ -105,7 +104,7 @@ def slopes_of_series(zero, job, worker, first, vectors, records):
         write_lane(zero, job, worker, lane, word(worker.bindings + 8 * (K.OF_MODEL * series + lane)))
 
 
-@njit(**OPTIONS)
+@compiled
 def go_forwards(zero, job, worker, vectors, records):
     """What is kept of all steps."""
     k, p, size, series = job.states, job.observed, bytes_of_real(zero, ()), vectors * lanes_of(zero, ())
@@ -130,7 +129,7 @@ def go_forwards(zero, job, worker, vectors, records):
             add_product(zero, means, Numbers(F, k * size, size), kept, zeros, k, k, vectors, 0)
 
 
-@njit(**OPTIONS)
+@compiled
 def go_backwards(zero, job, worker, vectors, records):
     """The sums over all steps, and r as of the first one."""
     k, p, size, series = job.states, job.observed, bytes_of_real(zero, ()), vectors * lanes_of(zero, ())
@@ -163,7 +162,7 @@ def go_backwards(zero, job, worker, vectors, records):
         put_of_y(zero, job, worker, t, series)
 
 
-@njit(**OPTIONS)
+@compiled
 def put_of_y(zero, job, worker, t, series):
     """The derivative in y, where it is wanted."""
     if job.pointers[K.OF_Y] != 0:
@@ -174,7 +173,7 @@ def put_of_y(zero, job, worker, t, series):
                 put_number(zero, place, j, -number(zero, worker.errors + j * ROW, lane))
 
 
-@njit(**OPTIONS)
+@compiled
 def write_entries(zero, target, source, lane, count, factor):
     """So many numbers of a series, times a factor; returns where the next ones go."""
     for e in range(count):
@@ -182,7 +181,7 @@ def write_entries(zero, target, source, lane, count, factor):
     return target + count * bytes_of_real(zero, ())
 
 
-@njit(**OPTIONS)
+@compiled
 def write_lane(zero, job, worker, lane, target):
     """All derivatives of a series, in the order of the parameters."""
     k, p = job.states, job.observed

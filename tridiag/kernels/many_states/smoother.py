@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from numba import njit
-
 from tridiag.kernels.access.operands import bytes_of_real
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.many_states.filter import ASKING, UPDATED, alone, filtered, filtered_by_roots
@@ -48,8 +46,9 @@ from tridiag.kernels.many_states.steps import (
     update,
     write_state,
 )
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.interrupts import stopping_at
-from tridiag.kernels.simd.vector import LINE, OPTIONS
+from tridiag.kernels.simd.vector import LINE
 
 MEAN, COV = UPDATED
 
@@ -72,7 +71,7 @@ def smoothed(eps: float, following: Following = ALONE) -> Any:
     forwards, share = filtered(eps, UPDATED, None, following.observed), eps ** (1 / 3)
     tell_later, tell_collected = following.later, following.collected
 
-    @njit(**OPTIONS)
+    @compiled
     def run(zero, job, worker):
         """-2 times the log-likelihood, and above 0 where digits may be lost."""
         deviance, _, loss = forwards(zero, job, worker, 0, 0)
@@ -105,7 +104,7 @@ def smoothed(eps: float, following: Following = ALONE) -> Any:
     return run
 
 
-@njit(**OPTIONS)
+@compiled
 def carry_back(zero, job, worker, t):
     """What later observations tell, as of the step before: F^T r and F^T N F."""
     k, row, size = job.states, worker.row, bytes_of_real(zero, ())
@@ -122,7 +121,7 @@ def carry_back(zero, job, worker, t):
     mirror(zero, (worker.later_cov, row, k))
 
 
-@njit(**OPTIONS)
+@compiled
 def add_later(zero, job, worker):
     """The state once later observations are known too: x + P r, and P - P N P."""
     k, row, size, vectors = job.states, worker.row, bytes_of_real(zero, ()), worker.row // LINE
@@ -135,7 +134,7 @@ def add_later(zero, job, worker):
     worker.cov, worker.smoothed = worker.smoothed, worker.cov
 
 
-@njit(**OPTIONS)
+@compiled
 def collect(zero, job, worker, count):
     """What the observations of a step add to what later ones tell, as of the state predicted for it.
 
@@ -176,7 +175,7 @@ def smoothed_by_roots(eps: float, following: Following = ALONE) -> Any:
     forwards = filtered_by_roots(eps, UPDATED, None, keep=True, follow=following.observed)
     tell_later, tell_collected = following.later_by_roots, following.collected_by_roots
 
-    @njit(**OPTIONS)
+    @compiled
     def run(zero, job, worker):
         """-2 times the log-likelihood."""
         deviance, _ = forwards(zero, job, worker, 0, 0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
 from tridiag.kernels.access.operands import bytes_of_real
 from tridiag.kernels.jobs.words import kalman as K
@@ -30,43 +30,44 @@ from tridiag.kernels.many_states.rows import (
     transpose,
     unpack,
 )
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.memory import pointer, set_word, word
 from tridiag.kernels.simd.records import address_of
-from tridiag.kernels.simd.vector import LINE, OPTIONS
+from tridiag.kernels.simd.vector import LINE
 
 # ------------------------------------------------------------------------------------------------------- the model
 
 
-@njit(**OPTIONS)
+@compiled
 def place_of(job, worker, operand, t):
     """The address of step t of an operand."""
     return worker.bindings[operand] + t * word(address_of(job) + 8 * (K.TABLE + operand))
 
 
-@njit(**OPTIONS)
+@compiled
 def stride(job, operand):
     """The bytes from step to step of an operand, 0 where it does not change."""
     return word(address_of(job) + 8 * (K.TABLE + operand))
 
 
-@njit(**OPTIONS)
+@compiled
 def number(zero, row, i):
     """An entry of a row."""
     return types.float64(pointer(row, zero)[i])
 
 
-@njit(**OPTIONS)
+@compiled
 def put_number(zero, row, i, value):
     pointer(row, zero)[i] = value
 
 
-@njit(**OPTIONS)
+@compiled
 def copy_diagonal(zero, matrix, step, size, target):
     for i in range(size):
         put_number(zero, target, i, number(zero, matrix + i * step, i))
 
 
-@njit(**OPTIONS)
+@compiled
 def load_symmetric(zero, job, worker, place, target):
     """A covariance of states, of which what is not below the diagonal is read."""
     k = job.states
@@ -74,7 +75,7 @@ def load_symmetric(zero, job, worker, place, target):
     mirror(zero, (target, worker.row, k))
 
 
-@njit(**OPTIONS)
+@compiled
 def load_start(zero, job, worker):
     """The state before anything is observed."""
     pack(zero, (worker.mean, worker.row, place_of(job, worker, K.M0, 0), 0, 1, job.states))
@@ -85,13 +86,13 @@ def load_start(zero, job, worker):
         put_number(zero, worker.reach, j, 0.0)
 
 
-@njit(**OPTIONS)
+@compiled
 def forget_model(worker):
     """What was copied of a model is copied anew."""
     worker.F_from, worker.F_rows_from, worker.Q_from, worker.H_from = 0, 0, 0, 0
 
 
-@njit(**OPTIONS)
+@compiled
 def load_motion(zero, job, worker, t):
     """F, transposed, and Q of a step, where they are others than before; the address of F."""
     k, size = job.states, bytes_of_real(zero, ())
@@ -110,7 +111,7 @@ def load_motion(zero, job, worker, t):
     return F
 
 
-@njit(**OPTIONS)
+@compiled
 def load_observed(zero, job, worker, t):
     """Which observations of a step are there, and their rows of H; returns how many."""
     y, count = place_of(job, worker, K.Y, t), 0
@@ -131,7 +132,7 @@ def load_observed(zero, job, worker, t):
     return count
 
 
-@njit(**OPTIONS)
+@compiled
 def write_state(zero, job, worker, t, mean, cov):
     """The state to those operands, where they are wanted; what is below the diagonal is set here."""
     if job.pointers[cov] != 0:
@@ -141,7 +142,7 @@ def write_state(zero, job, worker, t, mean, cov):
         unpack(zero, (place_of(job, worker, cov, t), length, worker.cov, worker.row, k, k))
 
 
-@njit(**OPTIONS)
+@compiled
 def lost(zero, job, worker, before, share):
     """How far a variance of the states is below its share of that before it."""
     loss = 0.0
@@ -150,7 +151,7 @@ def lost(zero, job, worker, before, share):
     return loss
 
 
-@njit(**OPTIONS)
+@compiled
 def keep_state(zero, job, worker, place):
     """The state to memory of the worker."""
     row, count = worker.row, worker.row // bytes_of_real(zero, ())
@@ -158,7 +159,7 @@ def keep_state(zero, job, worker, place):
     pack(zero, (place + row, row, worker.cov, row, job.states, count))
 
 
-@njit(**OPTIONS)
+@compiled
 def kept_state(zero, job, worker, place):
     """The state from there."""
     row, count = worker.row, worker.row // bytes_of_real(zero, ())
@@ -166,7 +167,7 @@ def kept_state(zero, job, worker, place):
     pack(zero, (worker.cov, row, place + row, row, job.states, count))
 
 
-@njit(**OPTIONS)
+@compiled
 def read_state(zero, job, worker, t, mean, cov):
     """The state from those operands."""
     k, length = job.states, job.states * bytes_of_real(zero, ())
@@ -177,7 +178,7 @@ def read_state(zero, job, worker, t, mean, cov):
 # ------------------------------------------------------------------------------------------------------- observations
 
 
-@njit(**OPTIONS)
+@compiled
 def innovations(zero, job, worker, t, count, loads):
     """S to the rows of news, H P before it, and behind it H, where ``loads`` are wanted; errors of what is there."""
     row, step, vectors = worker.row, worker.news_row, worker.row // LINE
@@ -198,7 +199,7 @@ def innovations(zero, job, worker, t, count, loads):
             pack(zero, (own + worker.noises, row, worker.H + i * row, row, 1, row // size))
 
 
-@njit(**OPTIONS)
+@compiled
 def eliminate(zero, job, worker, count, loads):
     """S = L D L^T, and from the left L^-1 of all that stands beside S, and of the errors.
 
@@ -226,14 +227,14 @@ def eliminate(zero, job, worker, count, loads):
     return quadratic, logarithm
 
 
-@njit(**OPTIONS)
+@compiled
 def factor_of(zero, worker, q, i):
     """An entry below the diagonal of L, S = L D L^T: of column q."""
     covariance = number(zero, worker.news + q * worker.news_row + worker.row, i)
     return covariance * number(zero, worker.weights, q)
 
 
-@njit(**OPTIONS)
+@compiled
 def weigh(zero, worker, count):
     """The gains: the rows of L^-1 H P times the weights."""
     row, size = worker.row, bytes_of_real(zero, ())
@@ -241,7 +242,7 @@ def weigh(zero, worker, count):
         scale(zero, (worker.gains + q * row, worker.news + q * worker.news_row, worker.weights + q * size, row // LINE))
 
 
-@njit(**OPTIONS)
+@compiled
 def update(zero, job, worker, count):
     """The state once the observations are known."""
     row, step, size, vectors = worker.row, worker.news_row, bytes_of_real(zero, ()), worker.row // LINE
@@ -251,7 +252,7 @@ def update(zero, job, worker, count):
     subtract_product(zero, cov, Numbers(worker.gains, size, row), news, cov, job.states, count, vectors, 0)
 
 
-@njit(**OPTIONS)
+@compiled
 def doubt_observed(zero, job, worker, count, share):
     """How far a variance of observations is below its share of the largest one: `Doubt.add`."""
     size, vectors, loss = bytes_of_real(zero, ()), worker.row // LINE, 0.0
@@ -267,7 +268,7 @@ def doubt_observed(zero, job, worker, count, share):
 # ------------------------------------------------------------------------------------------------------- predictions
 
 
-@njit(**OPTIONS)
+@compiled
 def predict_mean(zero, job, worker):
     row, size = worker.row, bytes_of_real(zero, ())
     turned, ahead, zeros = Rows(worker.F_turned, row), Rows(worker.ahead, row), Rows(worker.zeros, 0)
@@ -275,7 +276,7 @@ def predict_mean(zero, job, worker):
     worker.mean, worker.ahead = worker.ahead, worker.mean
 
 
-@njit(**OPTIONS)
+@compiled
 def predict_covariance(zero, job, worker, F):
     """F P F^T + Q."""
     k, row, size = job.states, worker.row, bytes_of_real(zero, ())
@@ -287,7 +288,7 @@ def predict_covariance(zero, job, worker, F):
     mirror(zero, (worker.cov, row, k))
 
 
-@njit(**OPTIONS)
+@compiled
 def doubt_predicted(zero, job, worker, eps):
     """The variances of which those of states carry the rounding errors, a step later: `Doubt.older`."""
     k, row, size = job.states, worker.row, bytes_of_real(zero, ())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from tridiag.kernels.access.operands import bytes_of_real
 from tridiag.kernels.jobs.words import kalman as K
@@ -20,10 +19,11 @@ from tridiag.kernels.many_states.steps import (
     predict_mean,
     write_state,
 )
-from tridiag.kernels.simd.vector import LINE, OPTIONS
+from tridiag.kernels.simd.compiled import compiled
+from tridiag.kernels.simd.vector import LINE
 
 
-@njit(**OPTIONS)
+@compiled
 def keeps_digits(zero, job, worker, share):
     """Whether no variance of the next step is below its share of what independent states would give it."""
     k, row, size = job.states, worker.row, bytes_of_real(zero, ())
@@ -42,7 +42,7 @@ def build_predict(dtype: str):
     eps = float(np.finfo(dtype).eps)
     share = eps ** (1 / 3)
 
-    @njit(**OPTIONS)
+    @compiled
     def do(zero, job, worker, series):
         load_start(zero, job, worker)
         F = load_motion(zero, job, worker, 0)

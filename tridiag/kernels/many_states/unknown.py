@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from tridiag.algorithms.kalman_diffuse import NOISE
 from tridiag.algorithms.kalman_filter import LOG_TWO_PI
@@ -30,29 +29,29 @@ from tridiag.kernels.many_states.roots import inverse
 from tridiag.kernels.many_states.steps import number, put_number
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import items
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.memory import c_function, set_word, word
 from tridiag.kernels.simd.records import RecordAt
-from tridiag.kernels.simd.vector import OPTIONS
 
 
-@njit(**OPTIONS)
+@compiled
 def place(job, zero, operand, s, each):
     """Where an operand of a series lies, which has so many numbers of each."""
     return job.pointers[operand] + s * each * bytes_of_real(zero, ())
 
 
-@njit(**OPTIONS)
+@compiled
 def columns_of(job):
     return job.most + job.states
 
 
-@njit(**OPTIONS)
+@compiled
 def scratch_of(job, s):
     """Scratch memory of the item of a series."""
     return job.pointers[U.SCRATCH] + s // job.share * job.room
 
 
-@njit(**OPTIONS)
+@compiled
 def used(zero, parts, weights, count, k):
     """How many columns have a weight; they are brought to the front."""
     found, width = 0, bytes_of_real(zero, ())
@@ -66,7 +65,7 @@ def used(zero, parts, weights, count, k):
     return found
 
 
-@njit(**OPTIONS)
+@compiled
 def begin(job, zero, s):
     """Before the first step: states whose variance is infinite are unknown, and their covariances unread."""
     k, q, scratch = job.states, job.unknown, scratch_of(job, s)
@@ -104,14 +103,14 @@ def begin(job, zero, s):
             row += 1
 
 
-@njit(**OPTIONS)
+@compiled
 def is_known(job, zero, s):
     """Whether no direction is left of which nothing is known."""
     size = job.states * job.unknown
     return are_all_0(zero, place(job, zero, U.A, s, size), size)
 
 
-@njit(**OPTIONS)
+@compiled
 def predict(job, zero, s):
     """A step later; with more than ``most`` columns they are made as many as states."""
     k, q, columns, width = job.states, job.unknown, columns_of(job), bytes_of_real(zero, ())
@@ -144,7 +143,7 @@ def predict(job, zero, s):
             put_number(zero, A, i * q + j, clean(zero, total, terms, k))
 
 
-@njit(**OPTIONS)
+@compiled
 def observe(job, zero, s):
     """All observations of the step that are not missing, made independent of each other, one after another."""
     k, p, width = job.states, job.observed, bytes_of_real(zero, ())
@@ -181,7 +180,7 @@ def observe(job, zero, s):
     put_number(zero, job.pointers[U.DEVIANCE], s, deviance)
 
 
-@njit(**OPTIONS)
+@compiled
 def take_in(job, zero, s, load, value, noise, room):
     """A state once ``load @ x`` with a noise is known; how little that was expected."""
     k, q, columns, width = job.states, job.unknown, columns_of(job), bytes_of_real(zero, ())
@@ -230,7 +229,7 @@ def take_in(job, zero, s, load, value, noise, room):
     return math.log(reach) + LOG_TWO_PI
 
 
-@njit(**OPTIONS)
+@compiled
 def variances_to(job, zero, s, target, diagonal):
     """The covariance of what is known, or its diagonal alone."""
     k, q, columns = job.states, job.unknown, columns_of(job)
@@ -251,7 +250,7 @@ def variances_to(job, zero, s, target, diagonal):
                 put_number(zero, target, j * k + i, total)
 
 
-@njit(**OPTIONS)
+@compiled
 def tell(job, zero, s, infinite):
     """The covariance; ``infinite``: where a direction that nothing is known of enters."""
     k, q = job.states, job.unknown
@@ -270,7 +269,7 @@ def tell(job, zero, s, infinite):
                 put_number(zero, cov, i * k + j, math.inf if total > 0 else -math.inf)
 
 
-@njit(**OPTIONS)
+@compiled
 def is_settled(job, zero, s):
     """Whether the covariance of what is known would lose no digits as it stands: what is uncertain is of one size."""
     k, q, columns, width = job.states, job.unknown, columns_of(job), bytes_of_real(zero, ())
@@ -293,7 +292,7 @@ def is_settled(job, zero, s):
     return True
 
 
-@njit(**OPTIONS)
+@compiled
 def are_settled(job, zero, first, last, doubted):
     """Whether all of these series are; the one that was not before, ``doubted``, is asked first."""
     for n in range(last - first):
@@ -304,7 +303,7 @@ def are_settled(job, zero, first, last, doubted):
     return True
 
 
-@njit(**OPTIONS)
+@compiled
 def work(job, zero):
     """What is to be done, of all series."""
     to_do = job.pointers[U.TO_DO]

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from tridiag.kernels.access.operands import bytes_of_real, lanes_of
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.jobs.words.record import Word, Words
 from tridiag.kernels.many_states.profiles import ROW
 from tridiag.kernels.many_states.rows import ROTATION, clear
 from tridiag.kernels.runtime.workspace import Workspace, aligned, workspace
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.memory import pointer, word
 from tridiag.kernels.simd.records import address_of
-from tridiag.kernels.simd.vector import LINE, OPTIONS
+from tridiag.kernels.simd.vector import LINE
 
 
 class States(Workspace):
@@ -74,20 +73,20 @@ CLEARED = ARRAYS._fields.index("states")  # of these and what follows every row 
 PLACES = tuple(States.fields[name].offset for name in ARRAYS._fields)
 
 
-@njit(**OPTIONS)
+@compiled
 def whole_blocks(zero, count):
     """So many rows, and those that fill the last square block."""
     lanes = lanes_of(zero, ())
     return (count + lanes - 1) // lanes * lanes
 
 
-@njit(**OPTIONS)
+@compiled
 def size_of_state(zero, job):
     """The bytes of a state that is kept: a mean, and a covariance or its root."""
     return (job.states + 2) * aligned(job.states * bytes_of_real(zero, ()))
 
 
-@njit(**OPTIONS)
+@compiled
 def allocate_states(zero, job, back, slope):
     """The memory of a worker, with zeros in all places that pad rows.
 

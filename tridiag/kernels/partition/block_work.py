@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from tridiag.kernels.access.operands import bytes_of_row, lanes_of
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.partition import chunk_masks, chunk_pivoted, chunk_plain, chunk_refine, chunks
@@ -16,25 +14,25 @@ from tridiag.kernels.partition.state import (
     is_kept,
     place,
 )
+from tridiag.kernels.simd.compiled import compiled, inlined
 from tridiag.kernels.simd.memory import (
     load,
     store,
 )
-from tridiag.kernels.simd.vector import ONCE, OPTIONS
 
 BURN = 32  # rows after which to look whether the ends of a chunk still feel each other
 COPIED = 4096  # rows that a thread copies at a time
 TOGETHER = 256  # rows of neighbours that are copied while their lines are in the first cache
 
 
-@njit(**OPTIONS)
+@compiled
 def reduce_rows_plain(zero, plan, block, first, last, kept, stride):
     if plan.masked:
         return chunk_plain.REDUCE_MASKED(zero, (plan, block, first, last, kept, stride))
     return chunk_plain.REDUCE_PLAIN(zero, (plan, block, first, last, kept, stride))
 
 
-@njit(**ONCE)
+@inlined
 def reduce_block_plain(zero, plan, room, block):
     """The first pass over a block; what it found."""
     rows, row = plan.height, bytes_of_row(zero, ())
@@ -62,7 +60,7 @@ def reduce_block_plain(zero, plan, room, block):
     return unsure | found & chunks.UNSURE | chunks.TOP_FEELS
 
 
-@njit(**ONCE)
+@inlined
 def reduce_block_pivoted(zero, plan, room, block):
     rows, row = plan.height, bytes_of_row(zero, ())
     kept, stride = place(zero, plan, P.LEFT, block * lanes_of(zero, ())), plan.blocks * row
@@ -83,7 +81,7 @@ def reduce_block_pivoted(zero, plan, room, block):
     return found & chunks.UNSURE | (0 if near else chunks.TOP_FEELS)
 
 
-@njit(**ONCE)
+@inlined
 def solve_block_plain(zero, plan, room, block):
     """The second pass over a block; whether it is finite, and has the certificate where one is wanted."""
     if plan.masked:
@@ -95,7 +93,7 @@ def solve_block_plain(zero, plan, room, block):
     return not unsure or plan.promise == J.PLAIN
 
 
-@njit(**ONCE)
+@inlined
 def solve_block_pivoted(zero, plan, room, block):
     """... with pivoting; whether it is finite. Its bad rows are listed."""
     chunk_pivoted.ELIMINATE_PIVOTED(zero, (plan, block, room))
@@ -107,7 +105,7 @@ def solve_block_pivoted(zero, plan, room, block):
     return True
 
 
-@njit(**ONCE)
+@inlined
 def copy_rows(zero, plan, first, last):
     """Rows of a, b, c and d to their copies, which are contiguous; those of neighbours while they are in cache."""
     for low in range(first, last, TOGETHER):
@@ -117,7 +115,7 @@ def copy_rows(zero, plan, first, last):
                     copy_operand(zero, plan, operand, k, low, min(low + TOGETHER, last))
 
 
-@njit(**ONCE)
+@inlined
 def copy_operand(zero, plan, operand, k, first, last):
     """Rows of an operand of the neighbour k; zero for what would couple a row with none: it may lie outside."""
     side, target = bytes_of(zero, ()), plan.copy[operand] + k * plan.apart
@@ -132,7 +130,7 @@ def copy_operand(zero, plan, operand, k, first, last):
         store(target + i * side, load(source + i * stride, zero))
 
 
-@njit(**ONCE)
+@inlined
 def store_rows(zero, plan, first, last):
     """Rows of the solution to where they belong; those that are taken out are zero."""
     source, stride, target, step = plan.copy[P.X], bytes_of(zero, ()), plan.address[P.X], plan.stride[P.X]
@@ -146,7 +144,7 @@ def store_rows(zero, plan, first, last):
                     store(to + i * step, load(at + i * stride, zero) if is_kept(plan, i) else zero)
 
 
-@njit(**OPTIONS)
+@compiled
 def work_on(zero, shared, room, block):
     """One block of a phase, or group of windows, or stretch of rows."""
     phase, good = shared.phase, True

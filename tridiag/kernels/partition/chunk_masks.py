@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 
 from tridiag.kernels.access.moves import put_interleaved, take_interleaved
 from tridiag.kernels.access.operands import lanes_of
 from tridiag.kernels.partition import state as P
 from tridiag.kernels.partition.chunks import CHUNKS
 from tridiag.kernels.partition.state import bytes_of, cut
+from tridiag.kernels.simd.compiled import inlined
 from tridiag.kernels.simd.memory import load, store
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import I8, ONCE, Code
+from tridiag.kernels.simd.vector import I8, Code
 
 TOLD = 32  # rows that are told at a time, of which a block has a multiple
 
@@ -55,7 +56,7 @@ WITHOUT_C = CHUNKS.add("without_c", lambda *words: without(P.ROW_BEHIND, 0.0, *w
 WITHOUT_D = CHUNKS.add("without_d", lambda *words: without(P.OWN_ROW, 0.0, *words))
 
 
-@njit(**ONCE)
+@inlined
 def tell_rows(zero, plan, room, first, count, target):
     """What is left of some rows, neither the first nor the last of all; ``room``: for their mask."""
     stride = plan.stride[P.WHERE]
@@ -67,13 +68,13 @@ def tell_rows(zero, plan, room, first, count, target):
     TELL(zero, (source, count, target))
 
 
-@njit(**ONCE)
+@inlined
 def tell_block(zero, plan, room, block):
     rows = plan.height * lanes_of(zero, ())
     tell_rows(zero, plan, room, 1 + block * rows, rows, plan.left + block * rows)
 
 
-@njit(**ONCE)
+@inlined
 def cut_rows(zero, plan, room, first, last):
     """Rows of a, b, c and d to copies without those that are taken out; ``room``: of one thread."""
     inner = max(1, first)

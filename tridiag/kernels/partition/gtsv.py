@@ -7,8 +7,6 @@ few systems need, takes memory for two more right sides.
 
 from __future__ import annotations
 
-from numba import njit
-
 from tridiag.algorithms.elimination import (
     CANCELLATION,
     ENOUGH,
@@ -49,17 +47,17 @@ from tridiag.kernels.partition.state import (
     solution,
 )
 from tridiag.kernels.runtime.system import fresh
+from tridiag.kernels.simd.compiled import compiled, inlined
 from tridiag.kernels.simd.interrupts import PIECE, stopping, stopping_at
 from tridiag.kernels.simd.memory import free, load, store
 from tridiag.kernels.simd.scalars import unit
-from tridiag.kernels.simd.vector import ONCE, OPTIONS
 
 KEPT_EVERY = 512  # rows
 KEPT = 4  # numbers: the carried row, its right side, the right side of the next row
 NO_MEMORY, UNSURE = -1, -2  # for a status
 
 
-@njit(**OPTIONS)
+@compiled
 def row_of(zero, plan, i):
     if plan.masked == 0:
         below = entry_of(zero, plan, P.A, i) if i > 0 else zero
@@ -68,12 +66,12 @@ def row_of(zero, plan, i):
     return cut(zero, plan, P.A, i), cut(zero, plan, P.B, i), cut(zero, plan, P.C, i)
 
 
-@njit(**OPTIONS)
+@compiled
 def right_of(zero, plan, source, stride, i):
     return load(source + i * stride, zero) if is_kept(plan, i) else zero
 
 
-@njit(**OPTIONS)
+@compiled
 def column(zero, plan, carried, i, right, pivoting):
     """Eliminate column i - 1 with row i: the new carried row and the pivot row (q0, q1, q2 | q)."""
     p0, p1, r = carried
@@ -91,7 +89,7 @@ def column(zero, plan, carried, i, right, pivoting):
     return carried, row
 
 
-@njit(**ONCE)
+@inlined
 def certified(zero, pivot, b, a, before):
     """`tridiag.algorithms.elimination.certify`; the quotient is that of a and the pivot ``before``."""
     eps, tiny, _, _ = limits(zero)
@@ -101,7 +99,7 @@ def certified(zero, pivot, b, a, before):
     return grown * (1 / GROWTH) <= size(b) and size(pivot) > max(CANCELLATION * eps * size(b), tiny)
 
 
-@njit(**OPTIONS)
+@compiled
 def forward(zero, plan, source, stride, kept, pivoting, certify):
     """The state every so many rows, to ``kept`` unless that is 0. Returns 0, or 1 + the row of the first zero pivot.
 
@@ -128,7 +126,7 @@ def forward(zero, plan, source, stride, kept, pivoting, certify):
     return n if carried[0] == zero else 0
 
 
-@njit(**OPTIONS)
+@compiled
 def backward(zero, plan, source, stride, kept, pivoting, target, target_stride):
     """x from the states kept; it may replace the right side. False where there is no memory."""
     n, side = plan.rows, bytes_of(zero, ())
@@ -161,7 +159,7 @@ def backward(zero, plan, source, stride, kept, pivoting, target, target_stride):
     return True
 
 
-@njit(**OPTIONS)
+@compiled
 def copy(zero, n, source, stride, target, target_stride):
     for i in range(n):
         if stopping_at(i, PIECE):
@@ -169,13 +167,13 @@ def copy(zero, n, source, stride, target, target_stride):
         store(target + i * target_stride, load(source + i * stride, zero))
 
 
-@njit(**OPTIONS)
+@compiled
 def fill_nan(zero, plan):
     for i in range(plan.rows):
         set_solution(zero, plan, i, not_a_number(zero))
 
 
-@njit(**OPTIONS)
+@compiled
 def residual(zero, plan, rest, number):
     """d - A x where it is more than rounding, to ``rest``; the componentwise backward error."""
     n, side, worst = plan.rows, bytes_of(zero, ()), 0.0
@@ -193,7 +191,7 @@ def residual(zero, plan, rest, number):
     return worst
 
 
-@njit(**OPTIONS)
+@compiled
 def solve_scaled(zero, plan, kept, scales, right):
     """The solution in place of a right side, by the scaled system; whether that meets no zero pivot."""
     side, divided = bytes_of(zero, ()), scale_right(zero, plan, scales, right)
@@ -209,7 +207,7 @@ def solve_scaled(zero, plan, kept, scales, right):
 FIND_SCALES, SOLVE_SCALED = STEPS.add_step(find_scales), STEPS.add_step(solve_scaled)
 
 
-@njit(**OPTIONS)
+@compiled
 def improve(zero, plan, kept, scales, rest, best, least, first):
     """x corrected from step ``first`` on while its componentwise residual exceeds the bar; the error of the best one.
 
@@ -239,7 +237,7 @@ def improve(zero, plan, kept, scales, rest, best, least, first):
     return least
 
 
-@njit(**OPTIONS)
+@compiled
 def refine(zero, plan, kept):
     """x improved while it is not as good as is promised, with scales where entries are wide apart; the best one."""
     n, side, x, step, eps = plan.rows, bytes_of(zero, ()), plan.address[P.X], plan.stride[P.X], limits(zero)[0]
@@ -273,7 +271,7 @@ def refine(zero, plan, kept):
     return True
 
 
-@njit(**OPTIONS)
+@compiled
 def solve_sequentially(zero, plan):
     """One system under any promise, whose right side is not the solution's memory under "auto". Returns its status."""
     n, side, promise = plan.rows, bytes_of(zero, ()), plan.promise
@@ -300,7 +298,7 @@ def solve_sequentially(zero, plan):
     return status
 
 
-@njit(**OPTIONS)
+@compiled
 def find_zero_pivot(zero, plan):
     """0, or 1 + the row of the first zero pivot of elimination with partial pivoting."""
     n = plan.rows

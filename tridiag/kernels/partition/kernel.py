@@ -19,7 +19,7 @@ row, which also has the say where a matrix may be singular (`tridiag.kernels.par
 from __future__ import annotations
 
 import numpy as np
-from numba import cfunc, njit, types
+from numba import cfunc, types
 
 from tridiag.kernels.access.operands import bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.jobs.words import systems as J
@@ -45,6 +45,7 @@ from tridiag.kernels.partition.state import (
 )
 from tridiag.kernels.runtime.threads import beginning, finish, start
 from tridiag.kernels.runtime.work_items import field
+from tridiag.kernels.simd.compiled import compiled, inlined
 from tridiag.kernels.simd.functions import definition
 from tridiag.kernels.simd.interrupts import PIECE, stopping, stopping_at
 from tridiag.kernels.simd.memory import (
@@ -57,7 +58,7 @@ from tridiag.kernels.simd.memory import (
     word,
 )
 from tridiag.kernels.simd.records import RecordAt, address_of
-from tridiag.kernels.simd.vector import LINE, ONCE, OPTIONS
+from tridiag.kernels.simd.vector import LINE
 
 MOST_ROWS, FEWEST_ROWS = 1016, 32  # of a chunk: with all fields of the former a block of lanes fits in a core's L2
 ENOUGH_ROWS, BLOCKS_AT_LEAST = 256, 16  # longer chunks only where there are so many blocks
@@ -72,7 +73,7 @@ JOB = RecordAt(Systems)
 # ------------------------------------------------------------------------------------------------ one system
 
 
-@njit(**ONCE)
+@inlined
 def solve_in_chunks(zero, plan, helpers):
     """One system whose operands the sweeps can read; returns its status."""
     promise, solved = plan.promise, False
@@ -96,7 +97,7 @@ def solve_in_chunks(zero, plan, helpers):
     return status
 
 
-@njit(**OPTIONS)
+@compiled
 def fill_zero(zero, plan):
     for i in range(plan.rows):
         if stopping_at(i, PIECE):
@@ -104,7 +105,7 @@ def fill_zero(zero, plan):
         P.set_solution(zero, plan, i, zero)
 
 
-@njit(**OPTIONS)
+@compiled
 def solve_system(zero, plan, helpers):
     """One system; returns its status. Where one byte says of all rows whether they are kept, no mask is read."""
     if plan.masked and plan.stride[P.WHERE] == 0:
@@ -136,7 +137,7 @@ SOLVE_SYSTEM = STEPS.add_step(solve_system)
 # ------------------------------------------------------------------------------------------------ all systems
 
 
-@njit(**ONCE)
+@inlined
 def chunk_rows_for(zero, n):
     """The rows of a chunk: few enough for the cache and for some blocks, and few rows left that are in no chunk."""
     lanes, height = lanes_of(zero, ()), line_height(zero, ())
@@ -151,13 +152,13 @@ def chunk_rows_for(zero, n):
     return best
 
 
-@njit(**OPTIONS)
+@compiled
 def room_for(size, blocks):
     """The bytes of an array of such a size: whole lines, and few where the system has no blocks."""
     return (size // LINE + 1) * LINE if blocks > 0 else LINE * 8
 
 
-@njit(**OPTIONS)
+@compiled
 def allocate_workspace(zero, job, helpers):
     """The plan of one system at a time, and its memory; nothing where there is none."""
     n, lanes, row, side = job.rows, lanes_of(zero, ()), bytes_of_row(zero, ()), bytes_of(zero, ())
@@ -182,7 +183,7 @@ def allocate_workspace(zero, job, helpers):
     return plan
 
 
-@njit(**ONCE)
+@inlined
 def neighbours_of(zero, job):
     """How many systems lie side by side, and how many of these are copied together, as they share lines of memory.
 
@@ -197,14 +198,14 @@ def neighbours_of(zero, job):
     return field(job, last), LINE // side
 
 
-@njit(**OPTIONS)
+@compiled
 def count_items(zero, job):
     """How many systems, or neighbours together, there are for threads to claim."""
     length, together = neighbours_of(zero, job)
     return job.matrices * job.right_sides // length * ((length + together - 1) // together)
 
 
-@njit(**OPTIONS)
+@compiled
 def is_marked(job, matrix):
     """Whether a system is to be solved here: `tridiag.kernels.thomas` has solved some, where it left others."""
     if job.good != 0:
@@ -216,7 +217,7 @@ def is_marked(job, matrix):
     return job.doubts == 0 or load(job.doubts + matrix, types.uint8(0)) != 0
 
 
-@njit(**ONCE)
+@inlined
 def solve_one(zero, plan, job, system, memory, k, helpers):
     """One system; with ``memory`` its copies there are those of the neighbour k of some."""
     count = job.right_sides
@@ -237,7 +238,7 @@ def solve_one(zero, plan, job, system, memory, k, helpers):
             set_half_word(job.status + 4 * (system // count), types.int32(status))
 
 
-@njit(**OPTIONS)
+@compiled
 def solve_neighbours(zero, plan, job, first, some, helpers):
     """Some systems side by side, copied together if there are several to be solved."""
     marks = 0 * first
@@ -254,7 +255,7 @@ def solve_neighbours(zero, plan, job, first, some, helpers):
         plan.several, plan.marks = 1, 1
 
 
-@njit(**OPTIONS)
+@compiled
 def serve(job, zero):
     """Claim systems until none is left; called by every thread of a job."""
     helpers, (length, together) = job.helpers, neighbours_of(zero, job)
@@ -273,7 +274,7 @@ def serve(job, zero):
 serve_task = c_function(serve, "tridiag_serve_systems", first=JOB)
 
 
-@njit(**OPTIONS)
+@compiled
 def solve_all(job, zero):
     """Many systems are split among the threads, few are solved one after the other, each by all threads.
 

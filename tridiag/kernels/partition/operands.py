@@ -6,8 +6,6 @@ needs pivoting without its rows that are taken out.
 
 from __future__ import annotations
 
-from numba import njit
-
 from tridiag.kernels.access.bind import offset
 from tridiag.kernels.access.operands import lanes_of
 from tridiag.kernels.jobs.words import systems as J
@@ -16,13 +14,14 @@ from tridiag.kernels.partition.gtsv import NO_MEMORY
 from tridiag.kernels.partition.phases import RUN_PHASE
 from tridiag.kernels.partition.state import bytes_of, line_height
 from tridiag.kernels.runtime.system import fresh
+from tridiag.kernels.simd.compiled import compiled, inlined
 from tridiag.kernels.simd.memory import free, load, store
-from tridiag.kernels.simd.vector import LINE, ONCE, OPTIONS
+from tridiag.kernels.simd.vector import LINE
 
 CONSTANTS = P.D + 1  # operands that may be one number for all rows: all before x
 
 
-@njit(**OPTIONS)
+@compiled
 def wants_copy(zero, plan, operand):
     """Whether the sweeps cannot read or write an operand, or the right side would be lost with its first solution."""
     if operand == P.D and plan.address[P.D] == plan.address[P.X]:
@@ -35,7 +34,7 @@ def wants_copy(zero, plan, operand):
     return stride != 0 and stride != bytes_of(zero, ())
 
 
-@njit(**OPTIONS)
+@compiled
 def place_copies(zero, plan, memory):
     """Where copies of operands of one system, or of several neighbours, begin in some memory; their bytes."""
     at, size = memory, plan.several * plan.apart
@@ -46,7 +45,7 @@ def place_copies(zero, plan, memory):
     return at - memory
 
 
-@njit(**OPTIONS)
+@compiled
 def point_at_copies(zero, plan, k):
     """Copies in place of the operands, those of the neighbour k."""
     for operand in range(P.A, P.X + 1):
@@ -55,7 +54,7 @@ def point_at_copies(zero, plan, k):
             plan.stride[operand] = bytes_of(zero, ())
 
 
-@njit(**OPTIONS)
+@compiled
 def spare_memory(plan, size):
     """Memory for so many bytes of copies, or 0."""
     if size > plan.spare_size:
@@ -65,7 +64,7 @@ def spare_memory(plan, size):
     return plan.spare
 
 
-@njit(**OPTIONS)
+@compiled
 def make_copies(zero, plan, helpers):
     """Copies of operands that are wanted so; the address of their memory, or 0."""
     size, memory = place_copies(zero, plan, 0 * plan.rows), 0
@@ -78,7 +77,7 @@ def make_copies(zero, plan, helpers):
     return memory
 
 
-@njit(**OPTIONS)
+@compiled
 def copy_operands(zero, plan, helpers):
     """Copies of operands in place of those that are wanted so; False where there is no memory."""
     if make_copies(zero, plan, helpers) == NO_MEMORY:
@@ -87,7 +86,7 @@ def copy_operands(zero, plan, helpers):
     return True
 
 
-@njit(**OPTIONS)
+@compiled
 def cut_operands(zero, plan, helpers):
     """Copies of a, b, c and d without the rows that are taken out in their place; False where there is no memory."""
     size = plan.rows * bytes_of(zero, ())
@@ -104,7 +103,7 @@ def cut_operands(zero, plan, helpers):
     return True
 
 
-@njit(**OPTIONS)
+@compiled
 def bind(zero, plan):
     """Tell the sweeps where operands lie. One number for all rows is written where each lane has its line."""
     side, lane = bytes_of(zero, ()), plan.height * bytes_of(zero, ())
@@ -120,7 +119,7 @@ def bind(zero, plan):
                     store(lines + j * lane + i * side, load(address, zero))
 
 
-@njit(**ONCE)
+@inlined
 def find(zero, plan, job, matrix, side):
     """Where the operands of one system lie; those of the transposed matrix come from other rows."""
     axes, right_axes = job.matrix_axes, J.AXES + J.AXIS_WORDS * job.matrix_axes
@@ -138,7 +137,7 @@ def find(zero, plan, job, matrix, side):
         plan.stride[P.C] = a_step
 
 
-@njit(**ONCE)
+@inlined
 def copy_neighbours(zero, plan, job, first, some, marks, helpers):
     """Copies of the operands of marked ones of some neighbours; the address of their memory, or 0 without any."""
     find(zero, plan, job, first + 1, 0 * first)

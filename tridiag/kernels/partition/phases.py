@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from tridiag.algorithms.elimination import RETURN_AFTER
 from tridiag.kernels.access.operands import bytes_of_row, lanes_of
@@ -18,6 +17,7 @@ from tridiag.kernels.partition.state import (
     limits,
 )
 from tridiag.kernels.runtime.threads import finish, start
+from tridiag.kernels.simd.compiled import compiled, inlined
 from tridiag.kernels.simd.interrupts import stopping
 from tridiag.kernels.simd.memory import (
     c_function,
@@ -25,13 +25,12 @@ from tridiag.kernels.simd.memory import (
     fetch_add,
 )
 from tridiag.kernels.simd.records import RecordAt, address_of
-from tridiag.kernels.simd.vector import ONCE, OPTIONS
 
 SEPARATOR_BAR = 6.0  # eps: the componentwise residual of a separator; all other rows have the certificate
 WINDOWS = (128, 256, 512)  # rows around a bad row that are corrected alone, the next where so many did not do
 
 
-@njit(**ONCE)
+@inlined
 def room_size(zero, rows):
     """Bytes that any phase needs for one block with so many rows in a chunk."""
     row, lanes = bytes_of_row(zero, ()), lanes_of(zero, ())
@@ -39,7 +38,7 @@ def room_size(zero, rows):
     return max(R.corrected_size(zero, (rows,)) + rows * 8, windows) // row * row + 2 * row
 
 
-@njit(**OPTIONS)
+@compiled
 def blocks_of(zero, plan):
     """How many blocks the phase at hand has, and how many of them a thread claims at a time."""
     phase, lanes = plan.phase, lanes_of(zero, ())
@@ -50,7 +49,7 @@ def blocks_of(zero, plan):
     return plan.blocks, plan.run
 
 
-@njit(**OPTIONS)
+@compiled
 def work(plan, zero):
     """Claim runs of blocks until none is left; called by every thread of a phase."""
     room = plan.rooms + fetch_add(plan.addresses.threads, 1) * plan.room_size
@@ -66,7 +65,7 @@ def work(plan, zero):
 task = c_function(work, "tridiag_work_on_blocks", first=RecordAt(P.Plan))
 
 
-@njit(**OPTIONS)
+@compiled
 def run_phase(zero, plan, phase, helpers):
     """One pass over all blocks, by no more threads than find some; whether none of them failed, and none is left."""
     plan.phase = phase
@@ -81,7 +80,7 @@ def run_phase(zero, plan, phase, helpers):
 RUN_PHASE = STEPS.add_step(run_phase)
 
 
-@njit(**OPTIONS)
+@compiled
 def solve_plainly(zero, plan, helpers):
     """By plain elimination; whether that keeps the promise."""
     plain, bar, sure = plan.promise == J.PLAIN, SEPARATOR_BAR * limits(zero)[0], False
@@ -101,7 +100,7 @@ def solve_plainly(zero, plan, helpers):
     return sure
 
 
-@njit(**OPTIONS)
+@compiled
 def repair(zero, plan, helpers):
     """Correct bad rows where that takes no more than some rows around them; whether all are good then."""
     before = 0
@@ -126,7 +125,7 @@ def repair(zero, plan, helpers):
 REPAIR = STEPS.add_step(repair)
 
 
-@njit(**OPTIONS)
+@compiled
 def solve_with_pivoting(zero, plan, helpers):
     """By elimination with pivoting, refined; whether all rows come out good.
 

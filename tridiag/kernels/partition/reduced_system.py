@@ -7,8 +7,6 @@ divided, and the unknown.
 
 from __future__ import annotations
 
-from numba import njit
-
 from tridiag.algorithms.elimination import LOST, RETURN_AFTER, VANISHED, ZEROS_AFTER
 from tridiag.kernels.access.operands import lanes_of
 from tridiag.kernels.partition import state as P
@@ -28,12 +26,13 @@ from tridiag.kernels.partition.state import (
     size,
     solution,
 )
+from tridiag.kernels.simd.compiled import compiled, inlined
 from tridiag.kernels.simd.functions import emitted
 from tridiag.kernels.simd.memory import load, store
 from tridiag.kernels.simd.records import At
 from tridiag.kernels.simd.scalars import unit
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import ONCE, OPTIONS, Code
+from tridiag.kernels.simd.vector import Code
 
 KEPT = 5  # numbers for each unknown: three of its pivot row, its right side, the unknown
 ROUNDING = 8.0  # eps: of a row that a chunk leaves
@@ -45,12 +44,12 @@ def unknown(code: Code, plan: At, i: Value) -> Value:
     return plan.reduced + i * (KEPT * code.parts * code.size_of_real)
 
 
-@njit(**OPTIONS)
+@compiled
 def value_of(zero, plan, i):
     return load(unknown(zero, (plan, i)) + (KEPT - 1) * bytes_of(zero, ()), zero)
 
 
-@njit(**OPTIONS)
+@compiled
 def keep_row(zero, plan, i, pivot, q1, q2, q3, q):
     """The pivot row of an unknown, divided."""
     at, side, inverse = unknown(zero, (plan, i)), bytes_of(zero, ()), quotient(unit(zero), pivot)
@@ -60,7 +59,7 @@ def keep_row(zero, plan, i, pivot, q1, q2, q3, q):
     store(at + 3 * side, q * inverse)
 
 
-@njit(**OPTIONS)
+@compiled
 def substituted(zero, plan, i, x1, x2, x3):
     at, side = unknown(zero, (plan, i)), bytes_of(zero, ())
     q1, q2, q3, q = load(at, zero), load(at + side, zero), load(at + 2 * side, zero), load(at + 3 * side, zero)
@@ -69,7 +68,7 @@ def substituted(zero, plan, i, x1, x2, x3):
     return x
 
 
-@njit(**OPTIONS)
+@compiled
 def doubtful(zero, pivot, operands, error=0.0):
     """Whether a pivot is so little beside the numbers that it is the difference of that the matrix may be singular.
 
@@ -78,7 +77,7 @@ def doubtful(zero, pivot, operands, error=0.0):
     return not pivot > max(operands * limits(zero)[3], error)
 
 
-@njit(**OPTIONS)
+@compiled
 def rounding(zero, row):
     """What may be rounding in the entries of a row that a chunk has left."""
     return (size(row[0]) + size(row[1]) + size(row[2]) + size(row[3])) * (ROUNDING * limits(zero)[0])
@@ -93,7 +92,7 @@ def lone_row(code: Code, plan: At, i: Value) -> Value:
 # ------------------------------------------------------------------------------------------------ plain
 
 
-@njit(**OPTIONS)
+@compiled
 def separator_row(zero, plan, i):
     """Row i of the system of the separators: a, b, c, d, and how x before and behind depend on separators.
 
@@ -115,7 +114,7 @@ def separator_row(zero, plan, i):
     return a, b, c, d, below, above
 
 
-@njit(**OPTIONS)
+@compiled
 def solve_separators(zero, plan):
     """The separators, the first row and the last ones, by plain elimination."""
     count = chunk_count(zero, (plan,))
@@ -143,7 +142,7 @@ def solve_separators(zero, plan):
         plan.doubt = 1
 
 
-@njit(**ONCE)
+@inlined
 def separator_error(zero, plan):
     """The largest componentwise residual of the rows that are in no chunk, and of the separators."""
     count, worst = chunk_count(zero, (plan,)), 0.0
@@ -167,7 +166,7 @@ def separator_error(zero, plan):
 # The unknowns: the first row, the first and the last of every chunk, the last rows.
 
 
-@njit(**ONCE)
+@inlined
 def chunk_rows(zero, plan, chunk):
     """The two rows (x_before, x_first, x_last, x_after | right side) that the elimination of a chunk has left."""
     one = (
@@ -184,7 +183,7 @@ def chunk_rows(zero, plan, chunk):
     return one, two
 
 
-@njit(**ONCE)
+@inlined
 def rest_of(zero, plan, chunk, last, after):
     """The residuals of the two rows. Where ends were read alone the second is (x_last, x_after), at another scale."""
     c0, c1, first = (
@@ -205,7 +204,7 @@ def rest_of(zero, plan, chunk, last, after):
     return first, second * factor
 
 
-@njit(**OPTIONS)
+@compiled
 def without(row, multiplier, pivot):
     """A row less a multiple of the pivot row, from the second column on."""
     return (
@@ -214,7 +213,7 @@ def without(row, multiplier, pivot):
     )  # fmt: skip
 
 
-@njit(**ONCE)
+@inlined
 def eliminate_chunk(zero, plan, chunk, carried, error):
     """The columns of x_before and x_first.
 
@@ -243,7 +242,7 @@ def eliminate_chunk(zero, plan, chunk, carried, error):
     return (x, y, second[3] - factor * first[3]), of_two + size(factor) * of_one, doubt
 
 
-@njit(**OPTIONS)
+@compiled
 def lone_residual(zero, plan, i):
     """r of a row in no chunk, and its componentwise residual."""
     row = lone_row(zero, (plan, i))
@@ -253,13 +252,13 @@ def lone_residual(zero, plan, i):
     return row_residual(zero, row_of(zero, plan, row), right, before, solution(zero, plan, row), after)
 
 
-@njit(**OPTIONS)
+@compiled
 def lone_right(zero, plan, i):
     """The right side of a row in no chunk, or its residual."""
     return lone_residual(zero, plan, i)[0] if plan.refining else cut(zero, plan, P.D, lone_row(zero, (plan, i)))
 
 
-@njit(**OPTIONS)
+@compiled
 def solve_ends(zero, plan):
     """The ends of all chunks and the rows in none, or their corrections; whether all are finite."""
     count, tail, doubt = chunk_count(zero, (plan,)), plan.tail, False
@@ -281,7 +280,7 @@ def solve_ends(zero, plan):
     return substitute_ends(zero, plan)
 
 
-@njit(**ONCE)
+@inlined
 def substitute_ends(zero, plan):
     x1, x2, x3, finite = zero, zero, zero, True
     count, (eps, tiny, _, _) = chunk_count(zero, (plan,)), limits(zero)
@@ -303,7 +302,7 @@ def substitute_ends(zero, plan):
     return finite
 
 
-@njit(**ONCE)
+@inlined
 def tell_chunks(zero, plan, i, x):
     """An unknown to the chunks that it is in or beside."""
     count, chunk = chunk_count(zero, (plan,)), (i - 1) // 2

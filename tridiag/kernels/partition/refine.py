@@ -6,8 +6,6 @@ solved again for their residuals. Where that does not do, the whole system is.
 
 from __future__ import annotations
 
-from numba import njit
-
 from tridiag.algorithms.elimination import REFINE_ABOVE, RETURN_AFTER
 from tridiag.kernels.access.operands import bytes_of_real, bytes_of_row, lanes_of
 from tridiag.kernels.partition import chunk_pivoted, chunk_refine
@@ -25,11 +23,12 @@ from tridiag.kernels.partition.state import (
     put_lane,
     solution,
 )
+from tridiag.kernels.simd.compiled import compiled, inlined
 from tridiag.kernels.simd.functions import emitted
 from tridiag.kernels.simd.memory import set_word, word
 from tridiag.kernels.simd.scalars import entry
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import ONCE, OPTIONS, Code
+from tridiag.kernels.simd.vector import Code
 
 MANY_WINDOWS = 64
 REACH = 4  # parts of a window, at either end the outermost of which is too near to the end for a bad row
@@ -48,7 +47,7 @@ def corrected_size(code: Code, rows: Value) -> Value:
     return (rows * chunk_pivoted.FIELDS + (ENDS + chunk_pivoted.FIELDS)) * code.row + 6 * 8 * code.lanes
 
 
-@njit(**OPTIONS)
+@compiled
 def list_bad_lines(zero, plan, block, lines):
     """The first rows of the lines that have a bad row, in order."""
     height, rows, lanes, about = (
@@ -69,7 +68,7 @@ def list_bad_lines(zero, plan, block, lines):
     about.bad = count
 
 
-@njit(**OPTIONS)
+@compiled
 def bind_scattered(zero, plan, table, lane, row):
     """Let a lane begin at a row of the system."""
     lanes, at = lanes_of(zero, ()), (row - 1) * bytes_of(zero, ())
@@ -79,7 +78,7 @@ def bind_scattered(zero, plan, table, lane, row):
     set_word(table + 8 * (5 * lanes + lane), word(table + 8 * (4 * lanes + lane)))
 
 
-@njit(**ONCE)
+@inlined
 def repair_windows(zero, plan, room, group):
     """Correct a group of windows, whose outermost rows stay, where all rows come out good; the others are marked."""
     lanes, row, count, rows = lanes_of(zero, ()), bytes_of_row(zero, ()), plan.count, plan.window
@@ -109,7 +108,7 @@ def repair_windows(zero, plan, room, group):
             copy(zero, rows - 2, found + (lane * rows + 1) * side, side, target + side, side)
 
 
-@njit(**OPTIONS)
+@compiled
 def begin_block(zero, plan, room, block):
     """A block as it is to be corrected. x beside the chunks is as before any correction."""
     lanes, row, rows, real = lanes_of(zero, ()), bytes_of_row(zero, ()), plan.height, bytes_of_real(zero, ())
@@ -129,7 +128,7 @@ def begin_block(zero, plan, room, block):
     chunk_refine.RESIDUAL(zero, (plan, room, rows, ends + ENDS * row, ends))
 
 
-@njit(**ONCE)
+@inlined
 def find_rest(zero, plan, room, block):
     """What the residuals of a block leave to the two rows that remain of each chunk."""
     lanes, row = lanes_of(zero, ()), bytes_of_row(zero, ())
@@ -141,7 +140,7 @@ def find_rest(zero, plan, room, block):
             put(zero, plan, P.REST + k, block * lanes + lane, value)
 
 
-@njit(**ONCE)
+@inlined
 def correct_block(zero, plan, room, block):
     """Correct a block, corrections of its ends being known, and list its bad rows."""
     rows, ends = plan.height, room + table_size(zero, ())
@@ -152,7 +151,7 @@ def correct_block(zero, plan, room, block):
     list_bad_lines(zero, plan, block, lines)
 
 
-@njit(**OPTIONS)
+@compiled
 def list_lone_rows(zero, plan):
     """The bad rows in no chunk, as if they were one more block."""
     about, count = block_record(zero, (plan, plan.blocks)), 0
@@ -162,7 +161,7 @@ def list_lone_rows(zero, plan):
     about.bad = count
 
 
-@njit(**OPTIONS)
+@compiled
 def all_good(zero, plan):
     bad = 0
     for block in range(plan.blocks + 1):
@@ -170,7 +169,7 @@ def all_good(zero, plan):
     return bad == 0
 
 
-@njit(**ONCE)
+@inlined
 def choose_windows(zero, plan):
     """Windows around the bad rows that are listed, a row or more apart; False where more are bad than are listed."""
     size, count = plan.window, 0
@@ -189,7 +188,7 @@ def choose_windows(zero, plan):
     return True
 
 
-@njit(**ONCE)
+@inlined
 def beyond_windows(zero, plan, size):
     """Whether a row that is listed is in no window, or nearer to an end of the system than to those of one so large."""
     height, end = line_height(zero, ()), plan.rows - 1
@@ -202,7 +201,7 @@ def beyond_windows(zero, plan, size):
     return False
 
 
-@njit(**ONCE)
+@inlined
 def drop_repaired(zero, plan):
     """Take the rows of good windows from the lists; how many."""
     size, window, count, dropped = plan.window, plan.windows, plan.count, 0
@@ -221,7 +220,7 @@ def drop_repaired(zero, plan):
     return dropped
 
 
-@njit(**ONCE)
+@inlined
 def too_many_bad(plan):
     """Whether most of many windows came out bad: what is wrong is not wrong in few rows."""
     count, bad = plan.count, 0

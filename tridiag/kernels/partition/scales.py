@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 
-from numba import njit, types
+from numba import types
 
 from tridiag.kernels.access.operands import bytes_of_real
 from tridiag.kernels.partition import state as P
 from tridiag.kernels.partition.state import bytes_of, cut, limits, size
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.interrupts import PIECE, stopping_at
 from tridiag.kernels.simd.memory import load, set_half_word, set_word, store, word
-from tridiag.kernels.simd.vector import OPTIONS
 from tridiag.kernels.thomas.pivot_products import RAISED
 from tridiag.kernels.thomas.scales import TURNS
 
@@ -22,36 +22,36 @@ NOTHING = -(2**20)  # the exponent of what is no number, or 0
 BANDS = 3
 
 
-@njit(**OPTIONS)
+@compiled
 def memory_of_scales(zero, n):
     """Bytes of the bands of a scaled system, the exponents of its rows and columns, and a number in passing."""
     return BANDS * n * bytes_of(zero, ()) + (2 * n + 1) * 8
 
 
-@njit(**OPTIONS)
+@compiled
 def rows_at(zero, plan, scales, i):
     return scales + BANDS * plan.rows * bytes_of(zero, ()) + i * 8
 
 
-@njit(**OPTIONS)
+@compiled
 def columns_at(zero, plan, scales, i):
     return rows_at(zero, plan, scales, plan.rows + i)
 
 
-@njit(**OPTIONS)
+@compiled
 def exponent_at(zero, plan, scales, band, i):
     """Where the exponent of an entry lies, until the scaled entry does."""
     return scales + (band * plan.rows + i) * bytes_of(zero, ())
 
 
-@njit(**OPTIONS)
+@compiled
 def field_of(zero, x, passing):
     """The bits of the exponent of a positive number."""
     store(passing, x)
     return word(passing) >> 52 if bytes_of_real(zero, ()) == 8 else types.int64(load(passing, types.int32(0)) >> 23)
 
 
-@njit(**OPTIONS)
+@compiled
 def exponent_of(zero, x, passing):
     """That of the size of a number."""
     found, (_, tiny, _, _), bias = size(x), limits(zero), 1023 if bytes_of_real(zero, ()) == 8 else 127
@@ -62,7 +62,7 @@ def exponent_of(zero, x, passing):
     return field_of(zero, zero.real + found, passing) - bias
 
 
-@njit(**OPTIONS)
+@compiled
 def power_of_two(zero, exponent, passing):
     if bytes_of_real(zero, ()) == 8:
         set_word(passing, (exponent + 1023) << 52)
@@ -71,7 +71,7 @@ def power_of_two(zero, exponent, passing):
     return load(passing, zero.real)
 
 
-@njit(**OPTIONS)
+@compiled
 def shifted(zero, x, exponent, passing):
     """x times a power of 2, in two steps, none of which is out of range."""
     most = 2 * (1022 if bytes_of_real(zero, ()) == 8 else 126)
@@ -80,7 +80,7 @@ def shifted(zero, x, exponent, passing):
     return x * power_of_two(zero, half, passing) * power_of_two(zero, exponent - half, passing)
 
 
-@njit(**OPTIONS)
+@compiled
 def is_wide(zero, plan):
     """Whether the entries of the matrix span more than twice the binary digits of a number."""
     least, most, eps = math.inf, 0.0, limits(zero)[0]
@@ -94,7 +94,7 @@ def is_wide(zero, plan):
     return most * eps * eps > least
 
 
-@njit(**OPTIONS)
+@compiled
 def of_entry(zero, plan, scales, band, i):
     """The exponent of an entry of the matrix itself; NOTHING outside."""
     if i < 0 or i >= plan.rows:
@@ -102,29 +102,29 @@ def of_entry(zero, plan, scales, band, i):
     return types.int64(load(exponent_at(zero, plan, scales, band, i), types.int32(0)))
 
 
-@njit(**OPTIONS)
+@compiled
 def of_column(zero, plan, scales, i):
     return word(columns_at(zero, plan, scales, i)) if i >= 0 and i < plan.rows else 0
 
 
-@njit(**OPTIONS)
+@compiled
 def of_row(zero, plan, scales, i):
     return word(rows_at(zero, plan, scales, i)) if i >= 0 and i < plan.rows else 0
 
 
-@njit(**OPTIONS)
+@compiled
 def along_row(zero, plan, scales, band, i):
     return of_entry(zero, plan, scales, band, i) + of_column(zero, plan, scales, i + band - 1)
 
 
-@njit(**OPTIONS)
+@compiled
 def along_column(zero, plan, scales, band, i):
     """Of the row that has its entry of a band in column i."""
     row = i + 1 - band
     return of_entry(zero, plan, scales, band, row) + of_row(zero, plan, scales, row)
 
 
-@njit(**OPTIONS)
+@compiled
 def mean_of(zero, plan, scales, i, along):
     """The mean of the exponents of a row or a column, as an integer."""
     total, count = 0 * i, 0 * i
@@ -135,7 +135,7 @@ def mean_of(zero, plan, scales, i, along):
     return (total + count // 2) // max(1, count)
 
 
-@njit(**OPTIONS)
+@compiled
 def find_scales(zero, plan, scales):
     """The scaled bands, and the exponents of rows and columns."""
     n, passing = plan.rows, columns_at(zero, plan, scales, plan.rows)
@@ -163,7 +163,7 @@ def find_scales(zero, plan, scales):
             store(exponent_at(zero, plan, scales, band, i), entry)
 
 
-@njit(**OPTIONS)
+@compiled
 def scale_right(zero, plan, scales, right):
     """A right side as that of the scaled system; the exponent of what it is divided by as well."""
     side, passing, most = bytes_of(zero, ()), columns_at(zero, plan, scales, plan.rows), NOTHING
@@ -176,7 +176,7 @@ def scale_right(zero, plan, scales, right):
     return most
 
 
-@njit(**OPTIONS)
+@compiled
 def restore(zero, plan, scales, x, divided):
     """The solution of the scaled system as that of the system."""
     side, passing = bytes_of(zero, ()), columns_at(zero, plan, scales, plan.rows)
@@ -185,7 +185,7 @@ def restore(zero, plan, scales, x, divided):
         store(x + i * side, shifted(zero, load(x + i * side, zero), exponent, passing))
 
 
-@njit(**OPTIONS)
+@compiled
 def exchange_bands(plan, bands):
     """Let the system have other bands; those that it had: addresses, steps, and whether rows are taken out."""
     found = (
@@ -201,7 +201,7 @@ def exchange_bands(plan, bands):
     return found
 
 
-@njit(**OPTIONS)
+@compiled
 def scaled_bands(zero, plan, scales):
     """Those that are found, in which no row is taken out."""
     side, n = bytes_of(zero, ()), plan.rows

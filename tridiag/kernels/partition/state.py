@@ -8,20 +8,21 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import overload
 
 from tridiag.algorithms.elimination import UNREACHED
 from tridiag.kernels.access.operands import bytes_of_real, bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.jobs.words.record import Record, Word, Words
 from tridiag.kernels.runtime.workspace import Workspace, workspace
+from tridiag.kernels.simd.compiled import OPTIONS, compiled, inlined
 from tridiag.kernels.simd.functions import emitted
 from tridiag.kernels.simd.memory import load, store
 from tridiag.kernels.simd.records import RecordAt
 from tridiag.kernels.simd.scalars import entry, unit
 from tridiag.kernels.simd.steps import Steps
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import LINE, ONCE, OPTIONS, Code
+from tridiag.kernels.simd.vector import LINE, Code
 
 A, B, C, WHERE, D, X = range(6)
 
@@ -118,7 +119,7 @@ def _not_a_number(zero):
     return lambda zero: nan
 
 
-@njit(**OPTIONS)
+@compiled
 def size(x):
     """LAPACK's measure of a pivot."""
     return abs(x.real) + abs(x.imag)
@@ -157,12 +158,12 @@ line_height = emitted(lambda code: code.integer(code.lanes // code.parts))  # ro
 # ------------------------------------------------------------------------------------------------ rows of the system
 
 
-@njit(**ONCE)
+@inlined
 def entry_of(zero, plan, operand, i):
     return load(plan.address[operand] + i * plan.stride[operand], zero)
 
 
-@njit(**OPTIONS)
+@compiled
 def inner(zero, plan, operand, i):
     """The same; zero for what would couple a row with none: it may lie outside of the operand."""
     if (operand == A and i == 0) or (operand == C and i == plan.rows - 1):
@@ -170,14 +171,14 @@ def inner(zero, plan, operand, i):
     return entry_of(zero, plan, operand, i)
 
 
-@njit(**OPTIONS)
+@compiled
 def is_kept(plan, i):
     if plan.masked == 0:
         return True
     return load(plan.address[WHERE] + i * plan.stride[WHERE], types.uint8(0)) != 0
 
 
-@njit(**OPTIONS)
+@compiled
 def cut(zero, plan, operand, i):
     """An entry of a, b, c or d; of rows that are taken out those of the identity, and no coupling to them."""
     if not is_kept(plan, i):
@@ -189,17 +190,17 @@ def cut(zero, plan, operand, i):
     return inner(zero, plan, operand, i)
 
 
-@njit(**OPTIONS)
+@compiled
 def solution(zero, plan, row):
     return load(plan.address[X] + row * plan.stride[X], zero)
 
 
-@njit(**OPTIONS)
+@compiled
 def set_solution(zero, plan, row, value):
     store(plan.address[X] + row * plan.stride[X], value)
 
 
-@njit(**OPTIONS)
+@compiled
 def row_residual(zero, row, right, before, here, after):
     """r of one row (a, b, c), and |r| / (|A| |x| + |d|)."""
     a, b, c = row
@@ -223,7 +224,7 @@ def row_residual(zero, row, right, before, here, after):
 chunk_count = emitted(lambda code, plan: plan.blocks * code.lanes)
 
 
-@njit(**OPTIONS)
+@compiled
 def place(zero, plan, plane, chunk):
     """The address of a chunk's entry in a plane."""
     lanes = lanes_of(zero, ())
@@ -231,17 +232,17 @@ def place(zero, plan, plane, chunk):
     return plan.planes + row * bytes_of_row(zero, ()) + chunk % lanes * bytes_of_real(zero, ())
 
 
-@njit(**OPTIONS)
+@compiled
 def get(zero, plan, plane, chunk):
     return entry(place(zero, plan, plane, chunk), zero)
 
 
-@njit(**OPTIONS)
+@compiled
 def put(zero, plan, plane, chunk, value):
     put_lane(zero, place(zero, plan, plane, chunk), value)
 
 
-@njit(**OPTIONS)
+@compiled
 def put_lane(zero, at, value):
     """One entry of a row of lanes."""
     store(at, value.real)
@@ -256,7 +257,7 @@ def address_of_record(code: Code, plan: Any, block: Value) -> Value:
 block_record = emitted(address_of_record, RecordAt(BlockRecord))
 
 
-@njit(**OPTIONS)
+@compiled
 def list_row(about, count, row):
     if count < MOST_LISTED:
         about.listed[count] = row

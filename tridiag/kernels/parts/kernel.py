@@ -9,7 +9,6 @@ unknowns. With these known a part is finished: plain Thomas on all rows but the 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from tridiag.kernels.access.bind import operand_of
 from tridiag.kernels.access.load_store import clash, store_rows
@@ -40,10 +39,10 @@ from tridiag.kernels.parts.loops import (
 )
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import items
+from tridiag.kernels.simd.compiled import compiled, inlined
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import c_function, flush, set_word, variable, word
 from tridiag.kernels.simd.records import RecordAt, address_of
-from tridiag.kernels.simd.vector import ONCE, OPTIONS
 from tridiag.kernels.thomas.bands import moved_operands, views_of_block
 from tridiag.kernels.thomas.bind import bind_next, mask_view
 from tridiag.kernels.thomas.one_vector import EARLY, backward_rows
@@ -56,7 +55,7 @@ JOB = RecordAt(Systems)
 # ------------------------------------------------------------------------------------------------ rows
 
 
-@njit(**OPTIONS)
+@compiled
 def views_of_part(zero, job, worker, i0, i1):
     """The bands of a block of rows, where a[0] and c[n-1] are one."""
     views, row = views_of_block(zero, job, worker, i0, i1, 4), bytes_of_row(zero, ())
@@ -67,7 +66,7 @@ def views_of_part(zero, job, worker, i0, i1):
     return views
 
 
-@njit(**OPTIONS)
+@compiled
 def straight_part(zero, job, worker, last_operand, stop):
     """The rows of a group, before row ``stop``, that the straight sweep may take: see `bands.straight`.
 
@@ -88,14 +87,14 @@ def straight_part(zero, job, worker, last_operand, stop):
 # ------------------------------------------------------------------------------------------------ reduce
 
 
-@njit(**OPTIONS)
+@compiled
 def reduce_rows(zero, worker, bands, i0, count):
     """So many rows, whose bands are at hand, from row i0 on."""
     (mask, step), carry = mask_view(zero, worker, i0), worker.kept
     ENDS(zero, (*bands, mask, step, worker.bindings, i0, carry, 0, carry, worker.good, variable(0), count))
 
 
-@njit(**OPTIONS)
+@compiled
 def reduce_blocks(zero, job, worker, first, last):
     """Rows that the straight sweep does not take; before the last row of all, what is known of the first is kept."""
     n = job.rows
@@ -112,7 +111,7 @@ def reduce_blocks(zero, job, worker, first, last):
             reduce_rows(zero, worker, (*at_end, d + own * d_step, d_step), n - 1, 1)
 
 
-@njit(**ONCE)
+@inlined
 def reduce_group(zero, job, worker, first, used):
     """Parts, one in each lane; gives up when no lane has its certificate any more."""
     n, carry, good = job.rows, worker.kept, worker.good
@@ -132,13 +131,13 @@ def reduce_group(zero, job, worker, first, used):
 # ------------------------------------------------------------------------------------------------ finish
 
 
-@njit(**OPTIONS)
+@compiled
 def kept_row(zero, worker, i):
     """What is kept of row i: behind that of row -1."""
     return worker.kept + (i + 1) * ROWS_PLAIN * bytes_of_row(zero, ())
 
 
-@njit(**OPTIONS)
+@compiled
 def eliminate_blocks(zero, job, worker, first, last):
     """Rows that the straight sweep does not take."""
     step = ROWS_PLAIN * bytes_of_row(zero, ())
@@ -151,7 +150,7 @@ def eliminate_blocks(zero, job, worker, first, last):
         ELIMINATE(zero, (*bands, mask, mask_step, *operands))
 
 
-@njit(**OPTIONS)
+@compiled
 def substitute_blocks(zero, worker, first, last, used):
     """x of rows first <= i < last, from that of the row behind, to memory."""
     if first < last:
@@ -161,7 +160,7 @@ def substitute_blocks(zero, worker, first, last, used):
         store_rows(zero, x, first, last, at + X_PLAIN * bytes_of_row(zero, ()), step, used)
 
 
-@njit(**ONCE)
+@inlined
 def finish_group(zero, job, worker, first, used):
     """Parts, one in each lane, whose last unknowns are known."""
     n, row, good, carry = job.rows, bytes_of_row(zero, ()), worker.good, worker.carry
@@ -196,14 +195,14 @@ def finish_group(zero, job, worker, first, used):
         judge_group(zero, job, worker, first, used)
 
 
-@njit(**OPTIONS)
+@compiled
 def between_judged(zero, n, low, high):
     """The rows that the straight sweep may substitute, if x is to be kept of rows 1, 2 and n-2."""
     height = QUAD // parts_of(zero, ())
     return low + (2 + height) // height * height, high - height if high > n - 2 else high
 
 
-@njit(**OPTIONS)
+@compiled
 def judge_group(zero, job, worker, first, used):
     """Whether the residuals of rows 0, 1 and n-1 are rounding, and the elimination of all has its certificate."""
     n, row, known = job.rows, bytes_of_row(zero, ()), kept_row(zero, worker, job.rows)
@@ -219,7 +218,7 @@ def judge_group(zero, job, worker, first, used):
 # ------------------------------------------------------------------------------------------------ all parts
 
 
-@njit(**ONCE)
+@inlined
 def work(job, zero, kept, do_group):
     """Claim items until none is left; called by every thread of a job. ``kept``: rows of lanes."""
     worker = allocate_groups(zero, job, 1, kept, False)
@@ -236,12 +235,12 @@ def work(job, zero, kept, do_group):
     free_workspace(worker)
 
 
-@njit(**OPTIONS)
+@compiled
 def reduce_all(job, zero):
     work(job, zero, ROWS, reduce_group)
 
 
-@njit(**OPTIONS)
+@compiled
 def finish_all(job, zero):
     work(job, zero, (job.rows + 1) * ROWS_PLAIN + KNOWN_ROWS, finish_group)
 

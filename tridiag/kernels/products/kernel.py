@@ -8,7 +8,6 @@ other way are walked row by row, or column by column, and brought side by side w
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from tridiag.kernels.access.operands import bytes_of_number, bytes_of_real, lanes_of
 from tridiag.kernels.jobs.words import products as P
@@ -35,11 +34,12 @@ from tridiag.kernels.products.one_by_one import bind, multiply_one_by_one
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.runtime.workspace import workspace
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.interrupts import stopping
 from tridiag.kernels.simd.memory import c_function, flush, load, store, variable
 from tridiag.kernels.simd.records import RecordAt, address_of
-from tridiag.kernels.simd.vector import LINE, OPTIONS
+from tridiag.kernels.simd.vector import LINE
 
 JOB = RecordAt(Products)
 ARRAYS, allocate, free_workspace = workspace(Sources, "packed")
@@ -52,14 +52,14 @@ LONG = 4  # vectors of a row from which on those between its edges are told befo
 INSIDE = 2**62  # the period of entries none of which is at an edge
 
 
-@njit(**OPTIONS)
+@compiled
 def point(job, worker, source, operand, row):
     """Let a source be an operand from some row on."""
     worker.at[source] = worker.base[operand] + row * job.strides[operand]
     worker.step[source] = job.steps[operand]
 
 
-@njit(**OPTIONS)
+@compiled
 def multiply_rows(zero, job, worker, first, count, top, bottom):
     """Entries of one row, or ``count`` rows of one entry, from row ``first`` on, at an end of the matrix or not."""
     edge, cycle, turned = job.edge, job.cycle, job.flags & P.TRANSPOSE != 0
@@ -85,7 +85,7 @@ def multiply_rows(zero, job, worker, first, count, top, bottom):
     pieces(zero, job, worker, y, entries, place, period, low, high)
 
 
-@njit(**OPTIONS)
+@compiled
 def pieces(zero, job, worker, y, count, place, period, low, high):
     """Entries whose sources are known: at once where these lie side by side, else a PIECE at a time."""
     size, kinds = bytes_of_number(zero, ()), SOURCES if job.flags & P.MASKED else KEEP
@@ -110,7 +110,7 @@ def pieces(zero, job, worker, y, count, place, period, low, high):
             multiply_unmasked(zero, job, dense, words)
 
 
-@njit(**OPTIONS)
+@compiled
 def multiply_unmasked(zero, job, long, words):
     """By the loop for rows that are long, or any; past the caches where the result is large.
 
@@ -127,7 +127,7 @@ def multiply_unmasked(zero, job, long, words):
         multiply(zero, words)
 
 
-@njit(**OPTIONS)
+@compiled
 def pack(zero, job, worker, k, first, count, size):
     """Tell the loops where to find some entries of a source: in place, or copied side by side."""
     at, step = worker.at[k], worker.step[k]
@@ -146,7 +146,7 @@ def pack(zero, job, worker, k, first, count, size):
             store(room + i, load(at + i * step, BYTE))
 
 
-@njit(**OPTIONS)
+@compiled
 def multiply_in_one_go(zero, job, worker, first, last):
     """Entries first <= i < last of matrices that lie end to end, as x does and all coefficients."""
     size, period, turned = bytes_of_number(zero, ()), job.period, job.flags & P.TRANSPOSE != 0
@@ -167,7 +167,7 @@ def multiply_in_one_go(zero, job, worker, first, last):
     multiply_unmasked(zero, job, period >= LONG * lanes_of(zero, ()), words)
 
 
-@njit(**OPTIONS)
+@compiled
 def multiply_unit(zero, job, worker, first, last):
     """Rows first <= i < last of a unit: the first of each matrix, those between, and the last one."""
     edge, cycle = job.edge, job.cycle
@@ -192,7 +192,7 @@ def multiply_unit(zero, job, worker, first, last):
             break
 
 
-@njit(**OPTIONS)
+@compiled
 def work(job, zero):
     """Claim items until none is left; called by every thread of a job."""
     worker = allocate(ARRAYS(packed=SOURCES * job.room))

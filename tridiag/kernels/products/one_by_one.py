@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from numba import njit, types
+from numba import types
 
 from tridiag.kernels.jobs.words import products as P
 from tridiag.kernels.runtime.work_items import field
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.interrupts import stopping
 from tridiag.kernels.simd.memory import load, store
-from tridiag.kernels.simd.vector import OPTIONS
 
 
 class Places(NamedTuple):
@@ -23,7 +23,7 @@ class Places(NamedTuple):
     high: int
 
 
-@njit(**OPTIONS)
+@compiled
 def bind(job, worker, unit):
     """Find the first row of every operand of a unit."""
     for operand in range(P.OPERANDS):
@@ -36,7 +36,7 @@ def bind(job, worker, unit):
         worker.base[operand] = at
 
 
-@njit(**OPTIONS)
+@compiled
 def multiply_one_by_one(zero, job, worker, place, last):
     """Places of a list that has, for each block of rows, every unit; without a mask."""
     n, block, units, axis = job.length, job.block, job.units, P.AXES + P.AXIS_WORDS * (job.axes - 1)
@@ -68,7 +68,7 @@ def multiply_one_by_one(zero, job, worker, place, last):
         place += count
 
 
-@njit(**OPTIONS)
+@compiled
 def multiply_unit(zero, at, step, turned, n):
     """All rows, of which there are at least two; the first one has none before it, and the last one none after."""
     first = behind(at, step, turned, 0)
@@ -79,7 +79,7 @@ def multiply_unit(zero, at, step, turned, n):
     store(last.y, load(last.b, zero) * own + load(last.low, zero) * before)
 
 
-@njit(**OPTIONS)
+@compiled
 def behind(at, step, turned, rows):
     """The places so many rows on; ``turned``: what multiplies an entry before or after a row is in the row of it."""
     shift = types.int64(turned)
@@ -92,7 +92,7 @@ def behind(at, step, turned, rows):
     )
 
 
-@njit(**OPTIONS)
+@compiled
 def multiply_between(zero, at, step, before, own, count):
     """So many rows none of which is the first or the last one; the entries of x before and in the row behind them."""
     y, x, b, low, high = at.y, at.x + step.x, at.b, at.low, at.high
@@ -105,7 +105,7 @@ def multiply_between(zero, at, step, before, own, count):
     return before, own
 
 
-@njit(**OPTIONS)
+@compiled
 def multiply_rows_of_unit(zero, at, step, turned, around, first, last, n):
     """Rows first <= i < last of n, of matrices that may be periodic."""
     begin, end = max(first, 1), min(last, n - 1)
@@ -118,7 +118,7 @@ def multiply_rows_of_unit(zero, at, step, turned, around, first, last, n):
         multiply_end(zero, at, step, turned, n - 1, n - 2, 0 if around else -1)
 
 
-@njit(**OPTIONS)
+@compiled
 def multiply_end(zero, at, step, turned, i, before, after):
     """The first row of a matrix, or the last one; of the rows before and after it -1 is none."""
     value = load(at.b + i * step.b, zero) * load(at.x + i * step.x, zero)

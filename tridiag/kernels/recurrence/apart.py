@@ -8,17 +8,16 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from numba import njit
-
 from tridiag.kernels.access.moves import first_lanes, in_groups
 from tridiag.kernels.access.operands import bytes_of_real, lanes_of
 from tridiag.kernels.access.sequences import places
 from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.runtime.work_items import field
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.transpose import transpose_in_memory
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import OPTIONS, Code
+from tridiag.kernels.simd.vector import Code
 
 TOGETHER = 8  # sequences of which the same step is copied at a time
 
@@ -121,7 +120,7 @@ def bringing(library: Library) -> Any:
         for backward in (False, True)
     )
 
-    @njit(**OPTIONS)
+    @compiled
     def bring(zero, count, n, target, source):
         """``target``, ``source``: addresses of the first step, strides, and how far sequences are apart.
 
@@ -156,7 +155,7 @@ def bringing_steps(library: Library, order: int) -> Any:
     bring, (stride, base) = bringing(library), places(C.operands(order))
     steps_of_axis = C.TABLE + 2 * C.operands(order) + 1
 
-    @njit(**OPTIONS)
+    @compiled
     def bring_steps(zero, job, index, turn, begin, count, source):
         """``count`` steps of a sequence and of those behind it, or where ``turn`` is -1 before it, from ``begin`` on.
 
@@ -176,14 +175,14 @@ def bringing_steps(library: Library, order: int) -> Any:
     return bring_steps
 
 
-@njit(**OPTIONS)
+@compiled
 def step_of(zero, job):
     """How far steps lie apart in scratch memory, as in a contiguous result."""
     size = bytes_of_real(zero, ())
     return -size if job.flags & C.BACKWARD else size
 
 
-@njit(**OPTIONS)
+@compiled
 def first_of(zero, job, room, count):
     """Where the first of so many steps lies in scratch memory."""
     return room + (count - 1) * bytes_of_real(zero, ()) if job.flags & C.BACKWARD else room

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
 from tridiag.kernels.access.moves import put_past_caches
 from tridiag.kernels.access.operands import bytes_of_real, lanes_of
 from tridiag.kernels.access.sequences import TABLE
@@ -17,16 +15,17 @@ from tridiag.kernels.recurrence.loops import (
 from tridiag.kernels.recurrence.order import Order, whole_entries
 from tridiag.kernels.runtime.work_items import field, items
 from tridiag.kernels.runtime.workspace import piece
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.interrupts import stopping
 from tridiag.kernels.simd.memory import flush, set_word, word
 from tridiag.kernels.simd.records import address_of
-from tridiag.kernels.simd.vector import LINE, OPTIONS
+from tridiag.kernels.simd.vector import LINE
 
 PIECE = 2048 + LINE  # bytes of a lane that are kept before they go to memory; lanes do not share a set of the caches
 
 
-@njit(**OPTIONS)
+@compiled
 def scratch_size(zero):
     """The bytes of a piece of the result for every lane."""
     return lanes_of(zero, ()) * (PIECE + HEIGHT * bytes_of_real(zero, ()))
@@ -37,7 +36,7 @@ def in_pieces(order: int, library: Library, move: Any, run: Any) -> Any:
     read, scratch_at = 2 + order, -(-room_of(order).size() // LINE) * LINE
     put = library.add("put_past_caches", put_past_caches)
 
-    @njit(**OPTIONS)
+    @compiled
     def put_pieces(zero, scratch, targets, move, size):
         """One of every lane, ``move`` bytes from where the lane lies; those that meet in memory go there as one."""
         lanes, lane = lanes_of(zero, ()), 0
@@ -48,7 +47,7 @@ def in_pieces(order: int, library: Library, move: Any, run: Any) -> Any:
                 lane += 1
             put(zero, (scratch + first * size, 0, target + move, 0, (lane - first) * size, 1))
 
-    @njit(**OPTIONS)
+    @compiled
     def run_pieces(zero, job, room, count):
         lanes, size, y = lanes_of(zero, ()), bytes_of_real(zero, ()), room.addresses.lanes
         step, scratch, targets, places = room.step[C.Y], address_of(room) + scratch_at, room.addresses.targets, 0
@@ -89,7 +88,7 @@ def advance(made: Order, order: int, move: Any) -> Any:
     bind, read = made.bind, 2 + order
     strides_at = C.TABLE + 2 * C.operands(order) + 1
 
-    @njit(**OPTIONS)
+    @compiled
     def follow(zero, job, room, first):
         if job.axes == 1:
             for operand in range(read):
@@ -110,7 +109,7 @@ def in_rows(made: Order, order: int, move: Any, run: Any) -> Any:
     allocate, give_back = piece(room_of(order))
     follow = advance(made, order, move)
 
-    @njit(**OPTIONS)
+    @compiled
     def work(job, zero):
         """Sequences that lie contiguous in memory, one in each lane.
 

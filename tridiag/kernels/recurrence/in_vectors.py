@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from tridiag.kernels.access.operands import bytes_of_real, lanes_of
 from tridiag.kernels.jobs.words import recurrences as C
@@ -17,11 +16,11 @@ from tridiag.kernels.recurrence.scalar import addresses_from, words_from
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.runtime.workspace import Workspace, workspace
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.functions import Library, emitted
 from tridiag.kernels.simd.interrupts import PIECE, stopping
 from tridiag.kernels.simd.memory import c_function
 from tridiag.kernels.simd.records import RecordAt, address_of
-from tridiag.kernels.simd.vector import OPTIONS
 
 JOB = RecordAt(Recurrences)
 
@@ -49,7 +48,7 @@ def build(dtype: str, order: int):
     size_of_factors = emitted(lambda code: code.integer(ends[0].size(code)))
     bring_steps = bringing_steps(library, order)
 
-    @njit(**OPTIONS)
+    @compiled
     def run(zero, job, words, done):
         """Some steps of some sequences, behind those ``done``."""
         if done > 0 or job.flags & C.STARTED != 0:
@@ -62,13 +61,13 @@ def build(dtype: str, order: int):
         else:
             forward(zero, words)
 
-    @njit(**OPTIONS)
+    @compiled
     def run_some(zero, job, first, count, done, steps):
         """Some steps of sequences from the first on, behind those ``done``."""
         extent = count, steps
         run(zero, job, extent + words_of(job, first, done), done)
 
-    @njit(**OPTIONS)
+    @compiled
     def run_apart(zero, job, result, first, count, done, steps):
         """The same, by way of scratch memory."""
         step, begin = step_of(zero, job), first_of(zero, job, result, count * steps)
@@ -76,7 +75,7 @@ def build(dtype: str, order: int):
         run(zero, job, extent + words_of(job, first, done)[3:], done)
         bring_steps(zero, job, first, 1, done, count * steps, begin)
 
-    @njit(**OPTIONS)
+    @compiled
     def run_plain(zero, job, first, count):
         """All steps of sequences from the first on, one after another."""
         together = count if job.axes < 2 else 1
@@ -84,7 +83,7 @@ def build(dtype: str, order: int):
             extent = 0, together, job.steps
             one_by_one(zero, extent + words_of(job, index, 0))
 
-    @njit(**OPTIONS)
+    @compiled
     def run_short(zero, job, room, first, count):
         """Sequences end to end, from the first on; 1: some value is not finite, and they are to be computed plainly."""
         steps, n, backward, apart = count * job.steps, job.steps, job.flags & C.BACKWARD, job.flags & C.APART
@@ -96,7 +95,7 @@ def build(dtype: str, order: int):
             bring_steps(zero, job, begin, -1 if backward else 1, 0, steps, y)
         return odd
 
-    @njit(**OPTIONS)
+    @compiled
     def work_short(zero, job, room, together):
         count, trusted = job.sequences, keep(zero, (job.steps, room.table, *coefficients(job)))
         for item in items(job):
@@ -108,7 +107,7 @@ def build(dtype: str, order: int):
                 if trusted == 0 or run_short(zero, job, room, first, some) != 0:
                     run_plain(zero, job, first, some)
 
-    @njit(**OPTIONS)
+    @compiled
     def work_long(zero, job, room, together):
         n = job.steps
         for item in items(job):
@@ -123,7 +122,7 @@ def build(dtype: str, order: int):
                     else:
                         run_some(zero, job, index, some, done, min(PIECE, n - done))
 
-    @njit(**OPTIONS)
+    @compiled
     def work(job, zero):
         """Some sequences at a time, of no more steps than a PIECE, or a piece of one; vectors of those that lie end to
         end begin in the same steps, however many these are."""

@@ -5,17 +5,16 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from numba import njit
-
 from tridiag.kernels.access.operands import bytes_of_number, lanes_of, parts_of
 from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.recurrence.interleaved_loops import Narrow, first_rows, interleaved, own, shared, spread
 from tridiag.kernels.recurrence.order import Order, whole_entries
 from tridiag.kernels.runtime.work_items import field, items
 from tridiag.kernels.runtime.workspace import allocate_workspace, free_workspace
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.memory import flush
-from tridiag.kernels.simd.vector import LINE, OPTIONS
+from tridiag.kernels.simd.vector import LINE
 
 NARROW = 4  # vectors; what a row of as many needs stays in registers
 PAST_CACHES = 1024  # bytes of a row; in shorter ones too few lines are whole, and the others would be fetched twice
@@ -34,7 +33,7 @@ def side_by_side(made: Order, order: int, library: Library) -> Any:
     narrow_own, narrow_shared = narrow(library, own, order), narrow(library, shared, order)
     words_of, before, lie_side_by_side = coefficient_words(made, order), state_words(made, order), side_of(order)
 
-    @njit(**OPTIONS)
+    @compiled
     def begin(zero, job, index, count, coefficients):
         """The rows that need values before the first one."""
         started, first = 1 if job.flags & C.STARTED else 0, min(order, job.steps)
@@ -50,7 +49,7 @@ def side_by_side(made: Order, order: int, library: Library) -> Any:
         else:
             begin_shared(zero, words)
 
-    @njit(**OPTIONS)
+    @compiled
     def go_on(zero, job, count, words, large):
         """The rows behind them, of so many real numbers; ``words``: those of `across`."""
         own_coefficients = job.kind == C.INTERLEAVED
@@ -68,7 +67,7 @@ def side_by_side(made: Order, order: int, library: Library) -> Any:
         else:
             run_shared(zero, words)
 
-    @njit(**OPTIONS)
+    @compiled
     def work(job, zero):
         """Sequences side by side in memory, a stretch of them at a time, row by row."""
         length, width, stretches, n, size = job.length, job.stretch, job.stretches, job.steps, bytes_of_number(zero, ())
@@ -99,7 +98,7 @@ def narrow(library: Library, take: Any, order: int) -> Any:
     loops = [Narrow(take, order, 0, NARROW), *(Narrow(take, order, k, 2) for k in range(4)), Narrow(take, order, 4, 1)]
     most, whole, half, quarter, eighth, one = (library.add(loop.name, loop.write) for loop in loops)
 
-    @njit(**OPTIONS)
+    @compiled
     def run(zero, words):
         count, given, lanes = words[2], words[:7] + words[9:], lanes_of(zero, ())  # without those of scratch rows
         if count > 2 * lanes:
@@ -122,7 +121,7 @@ def state_words(made: Order, order: int, k: int = 0) -> Any:
     """The addresses of the values before the first step, but for the latest k."""
     base = made.base
 
-    @njit(**OPTIONS)
+    @compiled
     def latest(job, index):
         return (base(job, C.A + order + k, index),)
 
@@ -130,7 +129,7 @@ def state_words(made: Order, order: int, k: int = 0) -> Any:
         return latest
     earlier = state_words(made, order, k + 1)
 
-    @njit(**OPTIONS)
+    @compiled
     def words(job, index):
         return latest(job, index) + earlier(job, index)
 
@@ -142,7 +141,7 @@ def side_of(order: int) -> Any:
     operands = C.operands(order)
     steps = C.TABLE + 2 * operands + 1 + C.A + order  # of the first batch axis
 
-    @njit(**OPTIONS)
+    @compiled
     def lie_side_by_side(zero, job):
         for k in range(order):
             if field(job, steps + (job.axes - 1) * (1 + operands) + k) != bytes_of_number(zero, ()):
@@ -156,7 +155,7 @@ def coefficient_words(made: Order, order: int) -> Any:
     """The address and the stride of every coefficient; transposed ones lie in the row that they multiply."""
     base, stride = made.base, made.stride
 
-    @njit(**OPTIONS)
+    @compiled
     def last(job, index, turned):
         k = order - 1
         step = stride(job, C.A + k)
@@ -166,7 +165,7 @@ def coefficient_words(made: Order, order: int) -> Any:
         return last
     before = coefficient_words(made, order - 1)
 
-    @njit(**OPTIONS)
+    @compiled
     def words(job, index, turned):
         return before(job, index, turned) + last(job, index, turned)
 

@@ -12,7 +12,6 @@ import functools
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.jobs.words.recurrences import Recurrences
@@ -25,10 +24,10 @@ from tridiag.kernels.recurrence.order import dispatch, functions
 from tridiag.kernels.recurrence.scalar import one_after_another
 from tridiag.kernels.recurrence.streams import in_streams
 from tridiag.kernels.runtime.threads import runner
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.memory import c_function
 from tridiag.kernels.simd.records import RecordAt
-from tridiag.kernels.simd.vector import OPTIONS
 
 JOB = RecordAt(Recurrences)
 
@@ -63,7 +62,7 @@ def by_kind(tasks: list[Any]) -> Any:
     scalar, rows, interleaved = tasks[:3]
     long, stream = tasks[-2:]
 
-    @njit(**OPTIONS)
+    @compiled
     def work(job, zero):
         kind = job.kind
         if kind == C.SCALAR:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numba.extending import overload
 
 from tridiag.kernels.access.operands import bytes_of_real, lanes_of
@@ -17,18 +16,19 @@ from tridiag.kernels.recurrence.loops import room_of
 from tridiag.kernels.recurrence.order import Order, whole_entries
 from tridiag.kernels.runtime.system import fresh, sched_yield
 from tridiag.kernels.runtime.workspace import piece
+from tridiag.kernels.simd.compiled import OPTIONS, compiled
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.interrupts import stopping
 from tridiag.kernels.simd.memory import fetch_add, flush, load, set_word, store
 from tridiag.kernels.simd.records import address_of
-from tridiag.kernels.simd.vector import LINE, OPTIONS
+from tridiag.kernels.simd.vector import LINE
 
 PIECE = 1024  # bytes of a lane that are computed at a time where the result lies apart, a multiple of the lanes
 TRUSTED = 2.0**10  # products of coefficients up to this lose little to cancellation
 READY, CARRIED, PLACE = 0, 8, 16  # of a block: whether the state behind it is there, and that state; bytes
 
 
-@njit(**OPTIONS)
+@compiled
 def reserve(job, zero):
     """Memory for the states between the blocks of long sequences; without it there is no task."""
     if job.kind != C.LONG:
@@ -54,7 +54,7 @@ def _scaled_down(zero):
     return lambda zero: factor
 
 
-@njit(**OPTIONS)
+@compiled
 def scratch_size(zero, job):
     """The bytes of a piece of the result for every lane, where it lies apart."""
     return lanes_of(zero, ()) * PIECE if job.flags & C.APART else 0
@@ -68,12 +68,12 @@ def in_lines(library: Library, move: Any, run: Any, find_values: Any) -> Any:
     """
     operands, scratch_at, bring = 3, -(-room_of(1).size() // LINE) * LINE, bringing(library)
 
-    @njit(**OPTIONS)
+    @compiled
     def move_on(zero, room, steps):
         for operand in range(operands):
             move(zero, (room.addresses.lanes + operand * TABLE, steps * room.step[operand]))
 
-    @njit(**OPTIONS)
+    @compiled
     def run_apart(zero, job, room, count):
         lanes, step, size = lanes_of(zero, ()), step_of(zero, job), bytes_of_real(zero, ())
         along, target, table = room.step[C.Y], room.lanes[0], room.addresses.lanes
@@ -91,7 +91,7 @@ def in_lines(library: Library, move: Any, run: Any, find_values: Any) -> Any:
             for operand in range(1, operands):
                 move(zero, (table + operand * TABLE, some * room.step[operand]))
 
-    @njit(**OPTIONS)
+    @compiled
     def run_lines(zero, job, room, count):
         """A multiple of the lanes."""
         lanes, size, y, step = lanes_of(zero, ()), bytes_of_real(zero, ()), room.lanes[0], room.step[C.Y]
@@ -120,7 +120,7 @@ def in_blocks(made: Order, add_up: Any, run: Any) -> Any:
     step_by_step, bind = made.step_by_step, made.bind
     allocate, give_back = piece(room_of(1))
 
-    @njit(**OPTIONS)
+    @compiled
     def rescaled(zero, product, times, carry):
         """product * carry / factor**times, where only that is in range."""
         factor, total = scaled_down(zero), product * carry
@@ -129,7 +129,7 @@ def in_blocks(made: Order, add_up: Any, run: Any) -> Any:
             times -= 1
         return total
 
-    @njit(**OPTIONS)
+    @compiled
     def connect(zero, room, carry):
         """Put the state before every lane where it was told what the lane makes of 0.
 
@@ -144,26 +144,26 @@ def in_blocks(made: Order, add_up: Any, run: Any) -> Any:
             carry = behind
         return carry, sure
 
-    @njit(**OPTIONS)
+    @compiled
     def await_state(zero, place):
         """The state behind a block, which some thread is at work on."""
         while fetch_add(place + READY, 0) == 0 and not stopping():
             sched_yield()
         return load(place + CARRIED, zero)
 
-    @njit(**OPTIONS)
+    @compiled
     def hand_on(place, state):
         store(place + CARRIED, state)
         fetch_add(place + READY, 1)
 
-    @njit(**OPTIONS)
+    @compiled
     def ask_for_block(zero, job, room):
         """From now on ask for the block that this thread will probably claim."""
         steps = (job.helpers + 1) * lanes_of(zero, ()) * job.chunk
         for operand in (C.X, C.A):
             room.ahead[operand] = steps * room.step[operand]
 
-    @njit(**OPTIONS)
+    @compiled
     def work_block(zero, job, room, index, block, place):
         lanes, n, chunk = lanes_of(zero, ()), job.steps, job.chunk
         start = 1 + block * lanes * chunk
@@ -183,7 +183,7 @@ def in_blocks(made: Order, add_up: Any, run: Any) -> Any:
         if block == job.blocks - 1:
             step_by_step(zero, job, index, end, n, behind)
 
-    @njit(**OPTIONS)
+    @compiled
     def work(job, zero):
         """Blocks in the order in which they lie: the one before a block is done, or some thread is at work on it."""
         room, blocks = allocate(scratch_size(zero, job)), job.blocks

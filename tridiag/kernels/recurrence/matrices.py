@@ -11,7 +11,7 @@ import functools
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
 from tridiag.kernels.access.operands import addresses, lanes_of
 from tridiag.kernels.access.sequences import TABLE, binder, places
@@ -24,11 +24,12 @@ from tridiag.kernels.recurrence.matrix_columns import Sequences
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import field, items
 from tridiag.kernels.runtime.workspace import piece
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.memory import c_function
 from tridiag.kernels.simd.records import At, RecordAt, address_of
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import LINE, OPTIONS, Code
+from tridiag.kernels.simd.vector import LINE, Code
 
 OPERANDS = C.operands(1)
 INIT = C.A + 1
@@ -152,7 +153,7 @@ def one_by_one(m: int, library: Library) -> Any:
     forward, transposed = library.add("one_forward", loops.forward), library.add("one_transposed", loops.transposed)
     axes = C.TABLE + 2 * OPERANDS
 
-    @njit(**OPTIONS)
+    @compiled
     def work(job, zero):
         inner, axis = 1, C.TABLE  # no axis: any steps, of which none is taken
         if job.axes > 0:
@@ -178,7 +179,7 @@ def in_lanes(m: int, library: Library, plain: Any) -> Any:
     loops, (allocate, give_back), bind = Loops(m), piece(room_of(m)), binder(OPERANDS)
     forward, transposed = library.add("forward", loops.forward), library.add("transposed", loops.transposed)
 
-    @njit(**OPTIONS)
+    @compiled
     def work(job, zero):
         if plain is not None and job.kind == C.SCALAR:
             plain(job, zero)

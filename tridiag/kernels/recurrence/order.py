@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from numba import njit
-
 from tridiag.kernels.access.operands import NEXT_GROUP, bytes_of_real, lanes_of
 from tridiag.kernels.access.sequences import TABLE, places
 from tridiag.kernels.jobs.words import recurrences as C
@@ -14,11 +12,12 @@ from tridiag.kernels.recurrence.loops import (
     MOST_LANES,
     clear,
 )
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.interrupts import PIECE as ROWS_APART
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import load, set_word, store, word
-from tridiag.kernels.simd.vector import LINE, OPTIONS
+from tridiag.kernels.simd.vector import LINE
 
 
 class Order(NamedTuple):
@@ -35,7 +34,7 @@ def dispatch(library: Library, loops: list[Any]) -> Any:
     """The loops over steps, of which the flags of a job choose one."""
     forward, backward, turned_forward, turned_backward = (library.add(loop.name, loop.write) for loop in loops)
 
-    @njit(**OPTIONS)
+    @compiled
     def run(zero, job, *words):
         flags = job.flags
         if flags & C.TRANSPOSED:
@@ -57,7 +56,7 @@ def functions(order: int) -> Order:
 
     stride, base = places(operands)
 
-    @njit(**OPTIONS)
+    @compiled
     def step_by_step(zero, job, index, first, last, carry):
         """Steps first <= i < last of a sequence.
 
@@ -97,7 +96,7 @@ def functions(order: int) -> Order:
             store(y + i * dy, value)
         return carry
 
-    @njit(**OPTIONS)
+    @compiled
     def bind(zero, job, room, index, side, start):
         """Point the lanes at sequences from ``index`` on, ``side`` apart, at steps from ``start`` on.
 
@@ -132,7 +131,7 @@ def functions(order: int) -> Order:
             room.ahead[operand] = ahead
             room.step[operand] = step
 
-    @njit(**OPTIONS)
+    @compiled
     def begin(zero, job, room, index):
         """The state before the first step of all lanes."""
         lanes, size = lanes_of(zero, ()), bytes_of_real(zero, ())
@@ -149,7 +148,7 @@ def functions(order: int) -> Order:
     return Order(base, stride, step_by_step, bind, begin)
 
 
-@njit(**OPTIONS)
+@compiled
 def whole_entries(zero, address, step):
     """Whether numbers that far apart all lie at multiples of their size."""
     return (address | step) % bytes_of_real(zero, ()) == 0

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
 from tridiag.kernels.access.operands import bytes_of_number, lanes_of
 from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.recurrence.abreast import Abreast
@@ -15,9 +13,9 @@ from tridiag.kernels.recurrence.order import Order
 from tridiag.kernels.recurrence.plain import Plain
 from tridiag.kernels.recurrence.short_rows import short_rows
 from tridiag.kernels.runtime.work_items import field, items
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.interrupts import PIECE, stopping
-from tridiag.kernels.simd.vector import OPTIONS
 
 EVENLY_SPACED = 6, 2, 1  # sequences at a time, as long as there are so many: as many as registers have room for
 FROM_MEMORY = 2, 1  # likewise, past the caches, where processors ask ahead for what is read in order
@@ -41,14 +39,14 @@ def one_after_another(made: Order, order: int, library: Library, real: bool) -> 
     coefficients_are_constant, moves_alike = constant_of(made, order), made.stride
     abreast, lies_evenly = evenly_spaced(made, order, library, real)
 
-    @njit(**OPTIONS)
+    @compiled
     def asks_ahead(zero, job, words):
         """1 where sequences of few steps lie end to end, beyond the second level of the cache, else 0."""
         n, (step, of_result), of_x = words[1], words[3:5], words[7]
         end_to_end = step > 0 and of_result == n * step and of_x == of_result
         return 1 if end_to_end and n == job.steps and n <= MOST_ASKED and job.flags & C.FAR else 0
 
-    @njit(**OPTIONS)
+    @compiled
     def run(zero, job, first, count, done, steps):
         """Some steps of sequences from the first on, regularly spaced, or of a single one, behind those ``done``."""
         extent = count, steps
@@ -68,7 +66,7 @@ def one_after_another(made: Order, order: int, library: Library, real: bool) -> 
         else:
             scattered(zero, begun, turned, (1 if job.flags & C.LARGE else 0, *words))
 
-    @njit(**OPTIONS)
+    @compiled
     def run_all(zero, job, first, count):
         """All steps; of long sequences some at a time, so that the job may end early."""
         n = job.steps
@@ -81,7 +79,7 @@ def one_after_another(made: Order, order: int, library: Library, real: bool) -> 
                 break
             run(zero, job, first, count, done, min(PIECE, n - done))
 
-    @njit(**OPTIONS)
+    @compiled
     def work(job, zero):
         """Sequences in any place."""
         many, count = job.run, job.sequences
@@ -103,7 +101,7 @@ def plain_loops(order: int, library: Library, dense: bool) -> Any:
     loops = [Plain(order, started, turned, dense) for started in (False, True) for turned in (False, True)]
     plain, transposed, started, both = (library.add(loop.name, loop.write) for loop in loops)
 
-    @njit(**OPTIONS)
+    @compiled
     def run(zero, begun, turned, words):
         if begun and turned:
             both(zero, words)
@@ -121,7 +119,7 @@ def dense_of(made: Order, order: int) -> Any:
     """Whether the steps of the result, of x and of all coefficients lie side by side, in the same direction."""
     stride = made.stride
 
-    @njit(**OPTIONS)
+    @compiled
     def lies_densely(zero, job):
         for operand in range(C.A + order):
             if stride(job, operand) != stride(job, C.Y):
@@ -135,7 +133,7 @@ def constant_of(made: Order, order: int) -> Any:
     """Whether all coefficients are the same in all steps of all sequences along the first axis."""
     stride, steps = made.stride, C.TABLE + 2 * C.operands(order) + 1
 
-    @njit(**OPTIONS)
+    @compiled
     def constant(zero, job):
         for operand in range(C.A, C.A + order):
             if stride(job, operand) != 0 or (job.axes == 1 and field(job, steps + operand) != 0):
@@ -153,12 +151,12 @@ def evenly_spaced(made: Order, order: int, library: Library, real: bool) -> Any:
     two_abreast = library.add("two_abreast", Abreast(FROM_MEMORY).write)
     steps = C.TABLE + 2 * C.operands(1) + 1  # as below
 
-    @njit(**OPTIONS)
+    @compiled
     def lies_evenly(zero, job):
         apart = field(job, steps + C.Y)
         return job.axes == 1 and field(job, steps + C.X) == apart and field(job, steps + C.A) == apart
 
-    @njit(**OPTIONS)
+    @compiled
     def run(zero, words, flags):
         count, n, (forward, apart), (y, x, a) = words[0], words[1], words[3:5], words[2:9:3]
         if count < lanes_of(zero, ()) or n < HEIGHT or forward != bytes_of_number(zero, ()):
@@ -171,17 +169,17 @@ def evenly_spaced(made: Order, order: int, library: Library, real: bool) -> Any:
     return run, lies_evenly
 
 
-@njit(**OPTIONS)
+@compiled
 def nothing(zero, words, flags):
     pass
 
 
-@njit(**OPTIONS)
+@compiled
 def never_even(zero, job):
     return False
 
 
-@njit(**OPTIONS)
+@compiled
 def never_short(zero, job, first, last):
     return False
 
@@ -194,11 +192,11 @@ def words_from(made: Order, order: int, operand: int = 0) -> Any:
     base, stride, state, operands = made.base, made.stride, C.A + order, C.operands(order)
     steps = C.TABLE + 2 * operands + 1  # how far the next sequence of each operand is, where there is one batch axis
 
-    @njit(**OPTIONS)
+    @compiled
     def apart(job, k):
         return field(job, steps + k) if job.axes == 1 else 0
 
-    @njit(**OPTIONS)
+    @compiled
     def place(job, first, done):
         if operand < state:
             return base(job, operand, first) + done * stride(job, operand), stride(job, operand), apart(job, operand)
@@ -210,7 +208,7 @@ def words_from(made: Order, order: int, operand: int = 0) -> Any:
         return place
     others = words_from(made, order, operand + 1)
 
-    @njit(**OPTIONS)
+    @compiled
     def words(job, first, done):
         return place(job, first, done) + others(job, first, done)
 
@@ -221,7 +219,7 @@ def addresses_from(made: Order, order: int, k: int = 0) -> Any:
     """Those of the coefficients from number k on, in the first sequence."""
     base = made.base
 
-    @njit(**OPTIONS)
+    @compiled
     def last(job):
         return (base(job, C.A + k, 0),)
 
@@ -229,7 +227,7 @@ def addresses_from(made: Order, order: int, k: int = 0) -> Any:
         return last
     others = addresses_from(made, order, k + 1)
 
-    @njit(**OPTIONS)
+    @compiled
     def addresses(job):
         return last(job) + others(job)
 

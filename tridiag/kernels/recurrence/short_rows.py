@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from numba import njit
-
 from tridiag.kernels.access.end_to_end import rows_from, rows_to
 from tridiag.kernels.access.operands import bytes_of_real
 from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.recurrence.order import Order
 from tridiag.kernels.runtime.work_items import field
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.functions import Library, by_number
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import OPTIONS, Code
+from tridiag.kernels.simd.vector import Code
 
 
 class ShortRows(NamedTuple):
@@ -49,7 +48,7 @@ def short_rows(made: Order, library: Library) -> Any:
     of_steps = [library.add(f"short_{n}", ShortRows(n).write) for n in range(C.FEWEST, C.MOST + 1)]
     short = by_number(of_steps, C.FEWEST)
 
-    @njit(**OPTIONS)
+    @compiled
     def run(zero, job, first, last):
         n, size = job.steps, bytes_of_real(zero, ())
         if n < C.FEWEST or n > C.MOST or job.axes != 1 or last - first < C.MANY:

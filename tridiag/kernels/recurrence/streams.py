@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from numba import njit
-
 from tridiag.kernels.access.moves import first_lanes, same_in_all
 from tridiag.kernels.access.operands import bytes_of_real
 from tridiag.kernels.jobs.words import recurrences as C
@@ -21,13 +19,14 @@ from tridiag.kernels.recurrence.constant import LARGEST, Steps
 from tridiag.kernels.recurrence.order import Order, dispatch
 from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.runtime.workspace import allocate_workspace, free_workspace
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.interrupts import PIECE, stopping
 from tridiag.kernels.simd.periods import lanes_of, moved, positions
 from tridiag.kernels.simd.periods import step_of as step_in_period
 from tridiag.kernels.simd.processor import bytes_of_register
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import LINE, OPTIONS, Code
+from tridiag.kernels.simd.vector import LINE, Code
 
 MOST_STEPS = 2**62  # more than there are
 LARGEST_FINITE = {4: 3.4028234663852886e38, 8: 1.7976931348623157e308}  # by the bytes of a number
@@ -153,7 +152,7 @@ def in_streams(made: Order, library: Library) -> Any:
     loops = [Stream(transposed, backward) for transposed in (False, True) for backward in (False, True)]
     run, bring_steps = dispatch(library, loops), bringing_steps(library, 1)
 
-    @njit(**OPTIONS)
+    @compiled
     def run_apart(zero, job, first, count, room):
         """``count`` steps from sequence ``first`` on, by way of scratch memory."""
         n, turn, step = job.steps, -1 if job.flags & C.BACKWARD else 1, step_of(zero, job)
@@ -167,7 +166,7 @@ def in_streams(made: Order, library: Library) -> Any:
             run(zero, job, some, n, begin, x, a, part, latest)
             bring_steps(zero, job, first + done // n * turn, turn, part, some, begin)
 
-    @njit(**OPTIONS)
+    @compiled
     def work(job, zero):
         many, count, n = job.run, job.sequences, job.steps
         room = 0

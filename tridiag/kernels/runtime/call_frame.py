@@ -8,10 +8,11 @@ it is: the one that XLA has. Where XLA does not tell its own it has 0.1.
 from __future__ import annotations
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.memory import I64, call, half_word, set_half_word, set_word, word
 
 EXTENSION, API, CONTEXT, STAGE, ARGUMENTS, RESULTS = 8, 16, 24, 32, 56, 96  # in XLA_FFI_CallFrame
@@ -27,7 +28,7 @@ INSTANTIATE = 0  # XLA_FFI_ExecutionStage_INSTANTIATE
 RECORDABLE = 1  # XLA_FFI_HANDLER_TRAITS_COMMAND_BUFFER_COMPATIBLE
 
 
-@njit
+@compiled
 def only_metadata(frame, traits):
     """Answer XLA's question for the API version and the traits; False for a real call."""
     extension, api = word(frame + EXTENSION), word(frame + API)
@@ -71,7 +72,7 @@ def on_stack(count):
 four_words = on_stack(4)
 
 
-@njit
+@compiled
 def error(frame, code, message):
     """An XLA_FFI_Error, which XLA raises."""
     block = four_words()
@@ -82,24 +83,24 @@ def error(frame, code, message):
     return call(word(word(frame + API) + ERROR_CREATE), (block,))
 
 
-@njit
+@compiled
 def buffer(frame, list_at, k):
     return word(word(word(frame + list_at + BUFFERS) + 8 * k) + DATA)
 
 
-@njit
+@compiled
 def has_one_array(frame):
     """Whether the attributes are one array."""
     return word(frame + ATTRIBUTE_COUNT) == 1 and half_word(word(frame + ATTRIBUTE_TYPES)) == ARRAY
 
 
-@njit
+@compiled
 def attribute(frame):
     """The XLA_FFI_Array that is the first attribute."""
     return word(word(frame + ATTRIBUTES))
 
 
-@njit
+@compiled
 def stream(frame, block):
     """The stream of a device, into the last of four words; returns an XLA_FFI_Error, or 0."""
     set_word(block, STREAM_SIZE)

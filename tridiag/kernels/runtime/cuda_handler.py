@@ -8,7 +8,7 @@ address, as those of the kernels, is in a record of the process (`tridiag.kernel
 from __future__ import annotations
 
 from llvmlite import ir
-from numba import cfunc, njit, types
+from numba import cfunc, types
 from numba.extending import intrinsic
 
 from tridiag.kernels.jobs.words.cuda import (
@@ -46,6 +46,7 @@ from tridiag.kernels.runtime.call_frame import (
     stream,
     text,
 )
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.memory import I64, c_function, call, half_word, set_word, word
 from tridiag.kernels.simd.records import at
 
@@ -70,13 +71,13 @@ def driver_of_process(typing):
     return types.int64(), generate
 
 
-@njit
+@compiled
 def failed(result):
     """Whether a function of the driver says so: its result has 32 bits."""
     return result & 0xFFFFFFFF != 0
 
 
-@njit
+@compiled
 def refusal(frame, driver, result):
     """The name that the driver has for what it says."""
     name = four_words()
@@ -85,7 +86,7 @@ def refusal(frame, driver, result):
     return error(frame, INTERNAL, word(name))
 
 
-@njit
+@compiled
 def is_ours(frame):
     """Whether the attribute is one that `tridiag.cuda.custom_call` writes, for as many buffers as there are."""
     if not has_one_array(frame) or word(attribute(frame) + COUNT) < PROGRAM // 8:
@@ -98,7 +99,7 @@ def is_ours(frame):
     )
 
 
-@njit
+@compiled
 def placed(step, program, arrays, job):
     """Write the job of a step, its addresses counted from where arrays are."""
     numbers, source = step + STEP, step + STEP + 8 * program.pointers
@@ -108,7 +109,7 @@ def placed(step, program, arrays, job):
         set_word(job + 8 * k, word(source + 8 * k))
 
 
-@njit
+@compiled
 def located(frame, program, places, arrays):
     """Write where the arrays are; that of number 0 is nowhere, and so is one that is not there."""
     for k in range(MOST_ARRAYS):
@@ -119,7 +120,7 @@ def located(frame, program, places, arrays):
         set_word(arrays + 8 * word(places + 8 * (program.operands + k)), buffer(frame, RESULTS, k))
 
 
-@njit
+@compiled
 def run(driver, step, functions, queue, job):
     """Give a step to the driver, whose answer is returned; -1: the kernel is not loaded."""
     told = step_at(step)
@@ -133,7 +134,7 @@ def run(driver, step, functions, queue, job):
     return call(driver.launch, (function, told.grid, 1, 1, told.block, 1, 1, told.shared, queue, parameters, 0))
 
 
-@njit
+@compiled
 def replay(frame, driver):
     """Give all steps of a program to the driver; the XLA_FFI_Error, or 0."""
     block = four_words()
@@ -169,7 +170,7 @@ def build():
     """The handler, around the record of the process: of a program that is made, whose kernels it has loaded where they
     are not, and of a call that is run."""
 
-    @njit
+    @compiled
     def handle(frame, zero):
         driver, api = driver_at(driver_of_process()), word(frame + API)
         if only_metadata(frame, RECORDABLE):

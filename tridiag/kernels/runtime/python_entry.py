@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-from numba import cfunc, njit, types
+from numba import cfunc, types
 
 from tridiag.kernels.jobs.words.job import POINTERS
 from tridiag.kernels.runtime import system
@@ -25,6 +25,7 @@ from tridiag.kernels.runtime.python_call import (
     SOLVED,
 )
 from tridiag.kernels.runtime.threads import job_at
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.interrupts import ABOVE, NOBODY, TEAM
 from tridiag.kernels.simd.memory import c_function, call, free, malloc, set_word, shared_words, swap, word
 
@@ -46,7 +47,7 @@ _is_main = types.ExternalFunction(MAIN, types.int32())
 keys = shared_words("tridiag_keys", 2)  # how far the key of `attend` is made, and that key
 
 
-@njit
+@compiled
 def make_key():
     """The key under which each thread knows the job that it works for."""
     while word(keys()) != 2:
@@ -55,7 +56,7 @@ def make_key():
             swap(keys(), 1, 2)
 
 
-@njit
+@compiled
 def listen(job):
     """Run the handlers of signals if it is time to; whether one has raised, which ends the job.
 
@@ -80,7 +81,7 @@ def listen(job):
     return 0
 
 
-@njit
+@compiled
 def attend(order, zero):
     """See `tridiag.kernels.simd.interrupts`."""
     key = word(keys() + 8)
@@ -101,7 +102,7 @@ def attend(order, zero):
 attending = c_function(attend, "tridiag_attend", result=types.int64)
 
 
-@njit
+@compiled
 def run_interruptible(kernel, job, helpers, zero):
     """Whether a handler of a signal has raised; other Python threads run meanwhile."""
     make_key()
@@ -121,25 +122,25 @@ def run_interruptible(kernel, job, helpers, zero):
 interruptible = c_function(run_interruptible, "tridiag_run_interruptible", 3, types.int64)
 
 
-@njit
+@compiled
 def ask_python(zero):
     """Whether this thread is the one that runs the handlers of signals."""
     return types.int64(_is_main())
 
 
-@njit
+@compiled
 def suppose(zero):
     return types.int64(1)
 
 
-@njit
+@compiled
 def fresh_job(size):
     """Memory for a job of so many bytes, with what `perform` keeps before it; 0 where there is none."""
     memory = malloc(types.uint64(size - BEFORE))
     return memory - BEFORE if memory != 0 else 0
 
 
-@njit
+@compiled
 def perform(kernel, job, helpers, long, zero):
     """Run a kernel with a job: what a call returns, or RAISED. ``long``: other Python threads run meanwhile."""
     stopped = 0
@@ -164,7 +165,7 @@ hears = c_function(ask_python if known else suppose, "tridiag_hears", 0, types.i
 performing = c_function(perform, "tridiag_perform", 4, types.int64)
 
 
-@njit
+@compiled
 def enter_kernel(template, arrays, count, zero):
     """What a call of a kernel with some arrays returns."""
     template = word(template + HEAD)

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.memory import I64, malloc
 
 I32, WORD, HALF = ir.IntType(32), types.int64, types.int32
@@ -194,7 +195,7 @@ def read_clock(typing, at):
     return types.int32(types.int64), generate
 
 
-@njit
+@compiled
 def ask_for_huge_pages(address, size):
     """A hint before the first touch of fresh memory, whose page faults would cost more than a solve."""
     first = (address + HUGE_PAGE - 1) // HUGE_PAGE * HUGE_PAGE
@@ -203,7 +204,7 @@ def ask_for_huge_pages(address, size):
         _madvise(first, types.uint64(last - first), types.int32(MADV_HUGEPAGE))
 
 
-@njit
+@compiled
 def fresh(size):
     """Memory that nobody has touched, in large pages where it is large; 0 where there is none. `free` gives it back."""
     memory = malloc(types.uint64(size))

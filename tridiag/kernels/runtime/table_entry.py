@@ -6,7 +6,7 @@ PyArrayObject_fields), with the GIL held.
 
 from __future__ import annotations
 
-from numba import njit, types
+from numba import types
 
 from tridiag.kernels.jobs.words.job import POINTERS as JOB_POINTERS
 from tridiag.kernels.runtime.call_table import (
@@ -29,6 +29,7 @@ from tridiag.kernels.runtime.call_table import Met as MetWords
 from tridiag.kernels.runtime.call_table import Table as TableWords
 from tridiag.kernels.runtime.python_call import BROKEN, HEAD, RAISED
 from tridiag.kernels.runtime.python_entry import BEFORE, fresh_job, performing
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.memory import c_function, call, free, half_word, load, set_word, store, word
 from tridiag.kernels.simd.records import address_of, at
 
@@ -47,7 +48,7 @@ _whole = types.ExternalFunction("PyLong_AsLongLongAndOverflow", types.int64(type
 _number = types.ExternalFunction("PyLong_AsLongLong", types.int64(types.int64))
 
 
-@njit
+@compiled
 def flatten(table, arguments, count):
     """The arguments, items of tuples one by one, to the table; False: there are too many."""
     found, tuples = 0, 0
@@ -66,7 +67,7 @@ def flatten(table, arguments, count):
     return True
 
 
-@njit
+@compiled
 def slot_of(table):
     """Where a call with these arguments is kept: it follows from layouts, and from what is neither array nor number."""
     total = 0
@@ -83,7 +84,7 @@ def slot_of(table):
     return (total ^ total >> 8 ^ total >> 17 ^ total >> 29) & (SLOTS - 1)
 
 
-@njit
+@compiled
 def alike(table, met, k, place):
     """Whether an argument is as it was; an array's lengths and strides then are in the words at ``place``."""
     argument, kind, wanted = table.given[k], met.kinds[k], met.wanted[k]
@@ -103,7 +104,7 @@ def alike(table, met, k, place):
     return True
 
 
-@njit
+@compiled
 def matches(table, met, count):
     """Whether the arguments are those of a call."""
     if met.count != table.count or met.groups != count or met.tuples != table.tuples:
@@ -116,7 +117,7 @@ def matches(table, met, count):
     return met.out < 0 or may_take_the_result(table, met)
 
 
-@njit
+@compiled
 def may_take_the_result(table, met):
     """Whether the output is writable, and surely shares no memory with an argument."""
     out = met.out
@@ -131,7 +132,7 @@ def may_take_the_result(table, met):
     return True
 
 
-@njit
+@compiled
 def convert_number(read, number, to):
     """A number of Python to that place; False: an integer that has more than 64 bits."""
     if read == NARROWED:
@@ -147,7 +148,7 @@ def convert_number(read, number, to):
     return True
 
 
-@njit
+@compiled
 def convert_array(read, data, entries, to):
     """The entries of a contiguous array to that place, as float64."""
     if read == FROM_INT64:
@@ -161,7 +162,7 @@ def convert_array(read, data, entries, to):
             store(to + 8 * k, types.float64(load(data + 4 * k, types.float32(0))))
 
 
-@njit
+@compiled
 def read_arguments(table, met, job):
     """Conversions of arguments, to the memory behind a job; False: some integer has more than 64 bits."""
     for k in range(met.count):
@@ -177,7 +178,7 @@ def read_arguments(table, met, job):
     return True
 
 
-@njit
+@compiled
 def point(table, met, job):
     """The pointers of a job to the memory of arguments, or to what they were converted to."""
     for k in range(met.pointers):
@@ -193,14 +194,14 @@ def point(table, met, job):
             set_word(to, 0)
 
 
-@njit
+@compiled
 def made_array(table, met, shape):
     """An array with the entries that its memory happens to hold, of the shape at an address; 0: Python has raised."""
     keep(met.dtype)  # for the array, which takes it
     return call(table.empty, (word(shape), shape + 8, met.dtype, 0))
 
 
-@njit
+@compiled
 def made(table, met):
     """An array, or a tuple of arrays, for the result of a call, which belongs to the caller; 0: Python has raised."""
     shape = address_of(met) + met.shapes
@@ -223,7 +224,7 @@ def made(table, met):
     return result
 
 
-@njit
+@compiled
 def point_at_result(met, job, result):
     for k in range(met.pointers):
         source = met.sources[k]
@@ -232,7 +233,7 @@ def point_at_result(met, job, result):
             set_word(job + 8 * (JOB_POINTERS + k), word(array + DATA))
 
 
-@njit
+@compiled
 def ready(table, met, job):
     """Whether a job has its arguments, and the guard of the verb, if there is one, lets their values through."""
     if not read_arguments(table, met, job):
@@ -241,7 +242,7 @@ def ready(table, met, job):
     return met.guard == 0 or call(met.guard, (job, met.facts)) == 0
 
 
-@njit
+@compiled
 def granted(table):
     """How many threads a call may have now; 0: Python has raised."""
     number = _ask(table.granted, 0, 0, 0)
@@ -252,7 +253,7 @@ def granted(table):
     return threads
 
 
-@njit
+@compiled
 def run(table, met, job):
     """The result of a call, which belongs to the caller; 0 where Python has raised; else NOT_TO_BE_HAD."""
     out, checked = met.out, met.checked
@@ -277,7 +278,7 @@ def run(table, met, job):
     return result
 
 
-@njit
+@compiled
 def borrowed_job(table, room):
     """Memory for a job of so many bytes, the table's own if no other call has it; 0 where there is none."""
     if room > LARGEST_JOB or table.taken:
@@ -286,7 +287,7 @@ def borrowed_job(table, room):
     return table.own
 
 
-@njit
+@compiled
 def give_back(table, job):
     if job == table.own:
         table.taken = 0
@@ -294,13 +295,13 @@ def give_back(table, job):
         free(job + BEFORE)
 
 
-@njit
+@compiled
 def met_of(kept):
     """A call that is kept."""
     return met_at(word(word(kept + ITEMS) + DATA))
 
 
-@njit
+@compiled
 def found(table, count):
     """The address of a call that was met, often the latest one, or 0."""
     latest = table.slots[table.latest]
@@ -315,7 +316,7 @@ def found(table, count):
     return kept
 
 
-@njit
+@compiled
 def run_kept(table, kept):
     """The result of a call that was found, as `run`."""
     met = met_of(kept)
@@ -332,13 +333,13 @@ def run_kept(table, kept):
     return result
 
 
-@njit
+@compiled
 def kept_with(table, arguments, count):
     """The address of a call that was met with these arguments, which then are in the table, or 0."""
     return found(table, count) if flatten(table, arguments, count) else 0
 
 
-@njit
+@compiled
 def recall(words, arguments, count, zero):
     """What the call of a table with some arguments returns."""
     table = table_at(word(words + HEAD))

@@ -9,13 +9,14 @@ find it looking out; where it does not, more calls have to follow one another be
 from __future__ import annotations
 
 from llvmlite import ir
-from numba import cfunc, njit, types
+from numba import cfunc, types
 from numba.extending import intrinsic
 
 from tridiag.kernels.jobs.words.job import Job
 from tridiag.kernels.jobs.words.record import Record, Word, Words
 from tridiag.kernels.runtime import system
 from tridiag.kernels.simd import interrupts
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.functions import definition
 from tridiag.kernels.simd.memory import I64, c_function, call, fetch_add, free, malloc, set_word, swap, word
 from tridiag.kernels.simd.records import RecordAt, address_of, at
@@ -79,14 +80,14 @@ def places(typing):
     return types.int64(), generate
 
 
-@njit
+@compiled
 def now(record):
     """Nanoseconds of a clock that never goes back; of a team or a place, which the clock is read into."""
     system.read_clock(record.addresses.seconds)
     return record.seconds * 1_000_000_000 + record.nanoseconds
 
 
-@njit
+@compiled
 def follow(calls, team):
     """Whether this call follows another, and whether enough have followed one another."""
     soon = now(team) - calls.latest < A_MOMENT
@@ -94,7 +95,7 @@ def follow(calls, team):
     return soon, soon and calls.followed > calls.enough
 
 
-@njit
+@compiled
 def learn(calls, found):
     """Whether a helper was found looking out, or had to be made."""
     if found:
@@ -103,7 +104,7 @@ def learn(calls, found):
         calls.enough, calls.followed = min(2 * calls.enough + 1, MOST_CALLS), 0
 
 
-@njit
+@compiled
 def helper_loop(address, zero):
     """What a helper does: work for a team, and for the next one if that comes soon."""
     # by its caller, the C library of Linux may look at a thread that is gone
@@ -132,7 +133,7 @@ def helper_loop(address, zero):
 helper = c_function(helper_loop, "tridiag_helper")
 
 
-@njit
+@compiled
 def start(function, argument, helpers, small):
     """Ask helpers to call a function; fewer may come, which only slows the job down. Returns what `finish` takes.
 
@@ -170,7 +171,7 @@ def start(function, argument, helpers, small):
     return team
 
 
-@njit
+@compiled
 def finish(team):
     """Wait for the helpers that have begun."""
     memory = address_of(team)
@@ -191,7 +192,7 @@ def finish(team):
     free(memory)
 
 
-@njit
+@compiled
 def deal(job):
     """Counts for the shares of a job, as `tridiag.kernels.runtime.work_items` has them; none without memory."""
     count = job.helpers + 2
@@ -200,7 +201,7 @@ def deal(job):
         set_word(job.shares + 8 * k, 0)
 
 
-@njit
+@compiled
 def run_task(job, zero):
     """Run the task of a job in helpers and in the calling thread; nothing where there is none."""
     job.shares = 0
@@ -219,7 +220,7 @@ def run_task(job, zero):
 task_runner = c_function(run_task, "tridiag_run_task", first=RecordAt(Job))
 
 
-@njit
+@compiled
 def begin(job, helpers, zero):
     """Tell a job how many helpers it has, and this kernel whom to ask whether it is to end: `interrupts.ABOVE`."""
     job.helpers = helpers % interrupts.ABOVE

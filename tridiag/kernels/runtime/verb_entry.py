@@ -6,7 +6,7 @@ program) into their places. What the table has not met, and what Python has to r
 
 from __future__ import annotations
 
-from numba import cfunc, njit, types
+from numba import cfunc, types
 
 from tridiag.kernels.runtime.call_table import SAME
 from tridiag.kernels.runtime.table_entry import (
@@ -27,6 +27,7 @@ from tridiag.kernels.runtime.table_entry import (
 )
 from tridiag.kernels.runtime.verbs import NOWHERE, Verbs
 from tridiag.kernels.runtime.verbs import Signature as SignatureWords
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.memory import c_function, call, set_word, shared_words, word
 from tridiag.kernels.simd.records import address_of, at
 
@@ -36,7 +37,7 @@ BY_POSITION = (1 << 63) - 1  # the bits of PyVectorcall_NARGS
 verbs_known = shared_words("tridiag_verbs", 1)  # the address of `Verbs`
 
 
-@njit
+@compiled
 def signature_of(verb):
     """The address of how calls of a verb are calls of its table; 0: it is no verb."""
     if word(verbs_known()) == 0:
@@ -48,7 +49,7 @@ def signature_of(verb):
     return 0
 
 
-@njit
+@compiled
 def named(signature, name, positional):
     """The parameter of a name that is not given by position, or NOWHERE."""
     for k in range(positional, signature.parameters):
@@ -57,7 +58,7 @@ def named(signature, name, positional):
     return NOWHERE
 
 
-@njit
+@compiled
 def read_arguments(signature, arguments, positional, keywords):
     """The arguments of a call, in the order of the parameters; False: Python is to tell what is wrong with them."""
     if positional > signature.positional:
@@ -75,7 +76,7 @@ def read_arguments(signature, arguments, positional, keywords):
     return True
 
 
-@njit
+@compiled
 def placed(signature, array):
     """Whether the arguments that were read may be those of a call of the table, in whose order they are then."""
     leading = signature.given[signature.leading]
@@ -92,7 +93,7 @@ def placed(signature, array):
     return True
 
 
-@njit
+@compiled
 def same_names(keywords, others):
     """Whether two tuples of names, or 0, have the same ones."""
     if keywords == others:
@@ -105,7 +106,7 @@ def same_names(keywords, others):
     return unlike == 0
 
 
-@njit
+@compiled
 def as_lately(signature, table, arguments, positional, keywords):
     """Whether the latest call that was found is met again, whose arguments then are in the table."""
     if signature.kept == 0 or signature.changes != table.changes:
@@ -121,7 +122,7 @@ def as_lately(signature, table, arguments, positional, keywords):
     return met.out < 0 or may_take_the_result(table, met)
 
 
-@njit
+@compiled
 def remember(signature, table, kept, positional, keywords):
     """That this was the latest call that was found."""
     met = met_of(kept)
@@ -153,7 +154,7 @@ def remember(signature, table, kept, positional, keywords):
     signature.kept, signature.changes = kept, table.changes
 
 
-@njit
+@compiled
 def kept_call_of(signature, table, arguments, positional, keywords):
     """The address of a call that was met with these arguments, which then are in the table, or 0."""
     if as_lately(signature, table, arguments, positional, keywords):
@@ -166,7 +167,7 @@ def kept_call_of(signature, table, arguments, positional, keywords):
     return kept
 
 
-@njit
+@compiled
 def enter_verb(signature, arguments, count, keywords):
     """What a call of a verb returns."""
     table = table_at(signature.table)
@@ -177,7 +178,7 @@ def enter_verb(signature, arguments, count, keywords):
     return call(signature.otherwise, (signature.function, arguments, count, keywords))
 
 
-@njit
+@compiled
 def enter_any(called, arguments, count, keywords, zero):
     """What a call of a verb returns, or of a table (``called``: the array of its words, then without ``keywords``).
 

@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-from numba import njit
-
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.interrupts import stopping
 from tridiag.kernels.simd.memory import call, fetch_add, word
 from tridiag.kernels.simd.records import address_of
-from tridiag.kernels.simd.vector import OPTIONS
 
 
-@njit(**OPTIONS)
+@compiled
 def field(job, k):
     """The k-th word of a job: of those behind its fields."""
     return word(address_of(job) + 8 * k)
 
 
-@njit(**OPTIONS)
+@compiled
 def reports(job):
     """Whether anybody asks for systems while they are in cache."""
     return job.after != 0
 
 
-@njit(**OPTIONS)
+@compiled
 def report(job, first, count):
     """Tell whom it concerns that the systems first, first + 1, ... are solved."""
     if reports(job) and count > 0:
         call(job.after, (job, first, count))
 
 
-@njit(**OPTIONS)
+@compiled
 def claim(job, share, tried):
     """An item that no thread has taken, or -1, also where the job is to end; and the shares in which there is none.
 
@@ -56,7 +54,7 @@ def claim(job, share, tried):
     return -1, tried
 
 
-@njit(**OPTIONS)
+@compiled
 def items(job):
     """The items that a thread works on, until none is left."""
     share = fetch_add(job.shares, 1) if job.shares != 0 else 0
@@ -66,7 +64,7 @@ def items(job):
         item, tried = claim(job, share, tried)
 
 
-@njit(**OPTIONS)
+@compiled
 def part_of_item(job, item):
     """The run of an item, and its right sides k0 <= k < k1."""
     chunks, length = job.chunks, job.chunk

@@ -5,21 +5,22 @@ from __future__ import annotations
 import collections
 from typing import Any, NamedTuple
 
-from numba import njit, types
+from numba import types
 
 from tridiag.kernels.jobs.words.record import GUARDED, Guarded, Word
 from tridiag.kernels.runtime.system import fresh
 from tridiag.kernels.runtime.workspace_pool import acquire, release
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.memory import free, set_word, word
 from tridiag.kernels.simd.records import address_of, at
-from tridiag.kernels.simd.vector import LINE, OPTIONS
+from tridiag.kernels.simd.vector import LINE
 
 ZONE = LINE if GUARDED else 0  # bytes
 MARK = 0x5AFE_6A3D_0000_0001
 abort = types.ExternalFunction("abort", types.void())
 
 
-@njit(**OPTIONS)
+@compiled
 def aligned(count):
     """A length in bytes rounded up to whole cache lines."""
     return (count + LINE - 1) // LINE * LINE
@@ -54,7 +55,7 @@ def workspace(record: Any, *names: str, pooled: bool = False) -> Kind:
     head = -(-record.size() // LINE) * LINE
     take, give, begin = (acquire, release, LINE) if pooled else (fresh, free, 0)
 
-    @njit(**OPTIONS)
+    @compiled
     def allocate(sizes):
         total = head + ZONE
         for size in sizes:
@@ -77,7 +78,7 @@ def workspace(record: Any, *names: str, pooled: bool = False) -> Kind:
             fill(place - ZONE)
         return found
 
-    @njit(**OPTIONS)
+    @compiled
     def give_back(found):
         if ZONE:
             address = address_of(found)
@@ -100,7 +101,7 @@ def piece(record: Any) -> tuple[Any, Any]:
     made, size = at(record), -(-record.size() // LINE) * LINE
     zones = tuple(8 * zone for zone in record.zones) or (0,)
 
-    @njit(**OPTIONS)
+    @compiled
     def allocate(more):
         address = allocate_workspace(size + more)
         if ZONE and address != 0:
@@ -108,7 +109,7 @@ def piece(record: Any) -> tuple[Any, Any]:
                 set_word(address + zone, MARK)
         return made(address)
 
-    @njit(**OPTIONS)
+    @compiled
     def give_back(found):
         address = address_of(found)
         if ZONE:
@@ -120,20 +121,20 @@ def piece(record: Any) -> tuple[Any, Any]:
     return allocate, give_back
 
 
-@njit(**OPTIONS)
+@compiled
 def fill(zone):
     for k in range(0, ZONE, 8):
         set_word(zone + k, MARK)
 
 
-@njit(**OPTIONS)
+@compiled
 def check(zone):
     for k in range(0, ZONE, 8):
         if word(zone + k) != MARK:
             abort()
 
 
-@njit(**OPTIONS)
+@compiled
 def allocate_workspace(size):
     """Memory of a worker at the beginning of a cache line, behind the address of all of it; 0: there is none."""
     memory = fresh(size + 2 * LINE + ZONE)
@@ -147,7 +148,7 @@ def allocate_workspace(size):
     return room
 
 
-@njit(**OPTIONS)
+@compiled
 def free_workspace(room):
     if ZONE:
         check(word(word(room - 8)))

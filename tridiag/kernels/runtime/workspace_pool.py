@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
 from tridiag.kernels.runtime.system import fresh
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.memory import I64, free, set_word, swap, word
-from tridiag.kernels.simd.vector import OPTIONS
 
 SHELVES, PUT_BY = 8, 4 * 1024 * 1024  # pieces of memory, and the bytes of the largest
 
@@ -28,7 +28,7 @@ def pool(typing):
     return types.int64(), generate
 
 
-@njit(**OPTIONS)
+@compiled
 def acquire(size):
     """Memory of at least that many bytes, the first word of which tells how many; 0 where there is none.
 
@@ -46,7 +46,7 @@ def acquire(size):
     return memory
 
 
-@njit(**OPTIONS)
+@compiled
 def release(memory):
     if word(memory) <= PUT_BY:
         for k in range(SHELVES):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numba import cfunc, njit, types
+from numba import cfunc, types
 
 from tridiag.kernels.jobs.words.symbols import INNER
 from tridiag.kernels.runtime.call_frame import (
@@ -20,6 +20,7 @@ from tridiag.kernels.runtime.call_frame import (
 from tridiag.kernels.runtime.subnormals import count_as, keep_subnormals
 from tridiag.kernels.runtime.system import ask_for_huge_pages
 from tridiag.kernels.runtime.threads import job_at
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.memory import c_function, call, free, malloc, set_word, word
 
 no_memory = text("tridiag: no memory for the rows that the elimination keeps; solve fewer or shorter systems at a time")
@@ -34,7 +35,7 @@ def build():
 
     run = types.ExternalFunction(INNER, types.void(types.int64, types.int64))
 
-    @njit
+    @compiled
     def solve(frame, zero):
         """The XLA_FFI_Error, or 0."""
         if only_metadata(frame, 0):

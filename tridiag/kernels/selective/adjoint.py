@@ -7,7 +7,6 @@ again when its cotangents are.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from tridiag.kernels.access.operands import bytes_of_real, lanes_of
 from tridiag.kernels.access.sequences import TABLE, binder
@@ -28,10 +27,11 @@ from tridiag.kernels.selective.adjoint_loops import (
     BEGIN_BACK,
     FINISH_BACK,
 )
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import c_function, set_word, word
 from tridiag.kernels.simd.records import RecordAt, address_of
-from tridiag.kernels.simd.vector import LINE, OPTIONS
+from tridiag.kernels.simd.vector import LINE
 
 JOB = RecordAt(Recurrences)
 ROWS_OF_GROUPS = C.TABLE + 2 * S.ADJOINT_OPERANDS
@@ -52,7 +52,7 @@ ARRAYS, allocate, free_workspace = workspace(Room, "states", "kept", "carry", "r
 bind = binder(S.ADJOINT_OPERANDS)
 
 
-@njit(**OPTIONS)
+@compiled
 def bind_group(zero, job, room, first, group):
     """Point at the sequences of a group, and at the sums that they share."""
     bind(zero, job, room.addresses.lanes, first)
@@ -64,7 +64,7 @@ def bind_group(zero, job, room, first, group):
             set_word(table + 8 * lane, word(table + 8 * lane) + offset)
 
 
-@njit(**OPTIONS)
+@compiled
 def forward(zero, job, room, count):
     """The states before each piece of steps."""
     states, lanes, size = job.length, lanes_of(zero, ()), bytes_of_real(zero, ())
@@ -85,7 +85,7 @@ def forward(zero, job, room, count):
                     ADVANCE(zero, words)
 
 
-@njit(**OPTIONS)
+@compiled
 def backward(zero, job, room, count):
     """The gradients, a piece of steps at a time from the last one back."""
     states, lanes, size = job.length, lanes_of(zero, ()), bytes_of_real(zero, ())
@@ -111,7 +111,7 @@ def backward(zero, job, room, count):
             FINISH_BACK(zero, (job, room, lane, first, room.carry + (lane * room.row + first) * size))
 
 
-@njit(**OPTIONS)
+@compiled
 def work(job, zero):
     """Claim groups until none is left; called by every thread of a job. None crosses rows of ``stretch`` sequences."""
     lanes = lanes_of(zero, ())

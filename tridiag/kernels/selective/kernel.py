@@ -6,7 +6,6 @@ The states of a group are all that is kept, and what its sequences share stays i
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from tridiag.kernels.access.operands import bytes_of_real, lanes_of
 from tridiag.kernels.access.sequences import TABLE, binder
@@ -19,11 +18,12 @@ from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.runtime.workspace import Workspace, workspace
 from tridiag.kernels.selective.loops import ADD_UP, ANY, BEGIN, FINISH, ONE, TWO_SEQUENCES, TWO_VECTORS
 from tridiag.kernels.selective.side_by_side import scan_side_by_side
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.functions import by_number
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import c_function
 from tridiag.kernels.simd.records import RecordAt, address_of
-from tridiag.kernels.simd.vector import LINE, OPTIONS
+from tridiag.kernels.simd.vector import LINE
 
 JOB = RecordAt(Recurrences)
 SINGLE = sum(S.SAME << k for k in (S.A, S.B, S.READ))
@@ -46,7 +46,7 @@ ARRAYS, allocate, free_workspace = workspace(Room, "states", "coefficients", "ro
 bind, advance_any = binder(S.OPERANDS, given=True), by_number(ANY, 0)
 
 
-@njit(**OPTIONS)
+@compiled
 def scan_group(zero, job, room, count):
     """All steps of so many sequences, whose addresses are bound."""
     states, lanes, n, behind = job.length, lanes_of(zero, ()), job.steps, room.rows + PIECE * LINE
@@ -79,7 +79,7 @@ def scan_group(zero, job, room, count):
                 FINISH(zero, (job, room, lane, first))
 
 
-@njit(**OPTIONS)
+@compiled
 def work(job, zero):
     """Claim items until none is left; called by every thread of a job."""
     lanes = lanes_of(zero, ())

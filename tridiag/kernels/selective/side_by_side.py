@@ -10,8 +10,6 @@ from __future__ import annotations
 import functools
 from typing import Any, NamedTuple
 
-from numba import njit
-
 from tridiag.kernels.access.load_store import load_in_quads, store_in_quads
 from tridiag.kernels.access.moves import LOAD_SCATTERED, STORE_SCATTERED, first_lanes
 from tridiag.kernels.access.operands import QUAD, bytes_of_real, lanes_of
@@ -21,13 +19,14 @@ from tridiag.kernels.jobs.words import selective as S
 from tridiag.kernels.jobs.words.selective import PIECE
 from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.selective.loops import LOOPS, Place, exponential
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.explog import Lanes
 from tridiag.kernels.simd.functions import by_number
 from tridiag.kernels.simd.fused import fused
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import load, store, variable, word
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import LINE, OPTIONS, Code
+from tridiag.kernels.simd.vector import LINE, Code
 
 
 class Kind(NamedTuple):
@@ -86,7 +85,7 @@ KINDS = [Kind(sizes, own) for sizes in (False, True) for own in (False, True)]
 advance = by_number([LOOPS.add(kind.name, functools.partial(together, kind)) for kind in KINDS], 0)
 
 
-@njit(**OPTIONS)
+@compiled
 def into_lanes(zero, job, room, operand, target):
     """The numbers of all states, of each sequence in its lane; 0 where the operand is not given."""
     size, table = bytes_of_real(zero, ()), room.addresses.lanes + TABLE * operand
@@ -98,14 +97,14 @@ def into_lanes(zero, job, room, operand, target):
             store(target + j * LINE + lane * size, value)
 
 
-@njit(**OPTIONS)
+@compiled
 def side_by_side(job, room, operand, begin):
     """Where step ``begin`` of sequences that lie side by side is in an operand, and how far the next one is."""
     stride = field(job, C.TABLE + operand)
     return word(room.addresses.lanes + TABLE * operand) + begin * stride, stride
 
 
-@njit(**OPTIONS)
+@compiled
 def gathered(zero, job, room, operand, begin, steps, target):
     """So many steps of all lanes, brought to where rows of lanes are; that place, and how far the next row is."""
     table, stride = room.addresses.lanes + TABLE * operand, field(job, C.TABLE + operand)
@@ -116,7 +115,7 @@ def gathered(zero, job, room, operand, begin, steps, target):
     return target, LINE
 
 
-@njit(**OPTIONS)
+@compiled
 def scatter(zero, job, room, begin, steps, source):
     """The results of so many steps to all lanes; those that are left over repeat the last sequence."""
     table, stride = room.addresses.lanes + TABLE * S.Y, field(job, C.TABLE + S.Y)
@@ -126,7 +125,7 @@ def scatter(zero, job, room, begin, steps, source):
         STORE_SCATTERED(zero, (table, stride, begin, begin + steps, source, LINE))
 
 
-@njit(**OPTIONS)
+@compiled
 def scan_side_by_side(zero, job, room, count):
     """All steps of so many sequences, whose addresses are bound."""
     size, n, own = bytes_of_real(zero, ()), job.steps, field(job, C.TABLE + S.A) == 0

@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import I64, OPTIONS, Code
+from tridiag.kernels.simd.vector import I64, Code
 
 
 def emitted(body: Callable[..., Any], kind: Any = types.int64) -> Any:
@@ -47,14 +48,14 @@ def by_number(functions: Sequence[Any], first: int) -> Any:
     head, *others = functions
     if not others:
 
-        @njit(**OPTIONS)
+        @compiled
         def only(zero, k, integers):
             head(zero, integers)
 
         return only
     more = by_number(others, first + 1)
 
-    @njit(**OPTIONS)
+    @compiled
     def choose(zero, k, integers):
         if k == first:
             head(zero, integers)
@@ -149,7 +150,7 @@ def definition(*roots: Any) -> Any:
         while pending:
             for library, name in sorted(pending):
                 wanted[library, name] = _libraries[library].compiled(name, zero)
-            alone = [compiled for compiled in wanted.values() if compiled is not None]
+            alone = [known for known in wanted.values() if known is not None]
             pending = set().union(*map(called_by, alone)) - wanted.keys()
 
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -158,9 +159,9 @@ def definition(*roots: Any) -> Any:
             fill.linkage = "internal"
             fill.attributes.add("noinline")  # the outermost function is so short that it becomes part of its C function
             inner = ir.IRBuilder(fill.append_basic_block("entry"))
-            for (library, name), compiled in sorted(wanted.items(), key=lambda item: item[0]):
+            for (library, name), known in sorted(wanted.items(), key=lambda item: item[0]):
                 owner = _libraries[library]
-                function = owner.function(context, module, name, zero, compiled)
+                function = owner.function(context, module, name, zero, known)
                 inner.store(inner.ptrtoint(function, I64), owner.variable(module, name, zero))
             inner.ret_void()
             builder.call(fill, [])

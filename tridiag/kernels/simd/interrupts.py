@@ -13,9 +13,10 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.memory import I64, call, word
 
 POLL, TEAM, NOBODY = range(3)  # asked: is this thread to stop; for which job does it work? Told: it works for none.
@@ -43,20 +44,20 @@ def watch(typing):
     return types.int64(), generate
 
 
-@njit
+@compiled
 def ask(order):
     """What `attend` answers, 0 where there is none."""
     attend = word(watch())
     return call(attend, (order,)) if attend != 0 else 0
 
 
-@njit
+@compiled
 def stopping():
     """Whether the job that this thread works for is to end."""
     return ask(POLL) != 0
 
 
-@njit
+@compiled
 def stopping_at(i, every):
     """The same, asked at every so many i."""
     return i % every == every - 1 and ask(POLL) != 0

@@ -7,7 +7,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, overload
 
-from tridiag.kernels.simd.vector import I64, LINE, OPTIONS
+from tridiag.kernels.simd.compiled import OPTIONS
+from tridiag.kernels.simd.vector import I64, LINE
 
 
 @intrinsic

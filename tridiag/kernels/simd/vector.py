@@ -21,8 +21,6 @@ from tridiag.kernels.simd.processor import first_level_is_large
 from tridiag.kernels.simd.values import Complex, Value, flatten, rebuild
 
 LINE = 64
-OPTIONS = {"error_model": "numpy", "nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-ONCE = {**OPTIONS, "inline": "always"}  # of large functions that are called once: not compiled by themselves as well
 I1, I8, I32, I64 = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64)
 
 

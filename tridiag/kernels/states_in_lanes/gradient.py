@@ -8,17 +8,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.many_states.filter import ASKING
 from tridiag.kernels.many_states.rows import each
 from tridiag.kernels.runtime.threads import runner
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import c_function
 from tridiag.kernels.simd.records import At
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import LINE, OPTIONS, Code
+from tridiag.kernels.simd.vector import LINE, Code
 from tridiag.kernels.states_in_lanes.copies import clear, gather, pick_out, scatter, transpose
 from tridiag.kernels.states_in_lanes.kernel import JOB, group_work
 from tridiag.kernels.states_in_lanes.matrices import (
@@ -45,7 +45,7 @@ from tridiag.kernels.states_in_lanes.steps import (
 from tridiag.kernels.states_in_lanes.workspace import LOSS, size_of_state
 
 
-@njit(**OPTIONS)
+@compiled
 def differentiated(zero, job, worker):
     """All derivatives of a group."""
     load_start(zero, job, worker)
@@ -159,7 +159,7 @@ def add_rows(code: Code, target: Value, x: Value, y: Value, rows: Value, columns
 add_to_noise, add_outer = library.add("add_noise", add_noise), library.add("add_rows", add_rows)
 
 
-@njit(**OPTIONS)
+@compiled
 def go_to_step(zero, job, worker):
     """The derivatives in Q and F of a step, then r and N as of its updated state; the mean is smoothed."""
     whole = any_matrix(worker)
@@ -298,7 +298,7 @@ solved_back, observed = library.add("solve_back", solve_back), library.add("add_
 end_sums, negate = library.add("end", end), library.add("negative", negative)
 
 
-@njit(**OPTIONS)
+@compiled
 def pull(zero, job, worker, t):
     """The derivatives in H, R and y of a step, and r and N as of the state predicted for it."""
     whole = any_matrix(worker)

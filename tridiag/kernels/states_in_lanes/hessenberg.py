@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
 from tridiag.kernels.many_states.hessenberg import DENSE
 from tridiag.kernels.many_states.rows import each
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.records import At
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import LINE, OPTIONS, Code
+from tridiag.kernels.simd.vector import LINE, Code
 from tridiag.kernels.states_in_lanes.copies import joined_below, mirror, pick_out, profile_of
 from tridiag.kernels.states_in_lanes.matrices import library
 from tridiag.kernels.states_in_lanes.steps import load_motion, load_sight
@@ -117,7 +116,7 @@ scale_states, reflector_of, reflected = (
 )
 
 
-@njit(**OPTIONS)
+@compiled
 def change_basis(zero, job, worker):
     """The model of a group, and the states that it begins with, where F is dense."""
     k, p, row = job.states, job.observed, job.states * LINE

@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
 from tridiag.algorithms.kalman_filter import LOG_TWO_PI
 from tridiag.kernels.access.operands import bytes_of_real, lanes_of
@@ -25,10 +25,11 @@ from tridiag.kernels.many_states.hessenberg import pays
 from tridiag.kernels.many_states.rest import is_constant
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import items
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import c_function, pointer, set_word, word
 from tridiag.kernels.simd.records import RecordAt, address_of, at
-from tridiag.kernels.simd.vector import LINE, OPTIONS
+from tridiag.kernels.simd.vector import LINE
 from tridiag.kernels.states_in_lanes.hessenberg import change_basis
 from tridiag.kernels.states_in_lanes.rest import observe_at_rest, predict_at_rest, rests
 from tridiag.kernels.states_in_lanes.steps import (
@@ -56,19 +57,19 @@ from tridiag.kernels.states_in_lanes.workspace import (
 JOB, job_at = RecordAt(Filter), at(Filter)
 
 
-@njit(**OPTIONS)
+@compiled
 def sum_of(zero, worker, row, lane):
     return types.float64(pointer(worker.sums + row * LINE, zero)[lane])
 
 
-@njit(**OPTIONS)
+@compiled
 def deviance(zero, worker, lane):
     """-2 times the log-likelihood of a series."""
     logarithm = math.log(sum_of(zero, worker, MANTISSA, lane)) + sum_of(zero, worker, EXPONENT, lane) * LOG_TWO
     return sum_of(zero, worker, QUADRATIC, lane) + logarithm + sum_of(zero, worker, COUNT, lane) * LOG_TWO_PI
 
 
-@njit(**OPTIONS)
+@compiled
 def filtered(zero, job, worker):
     """All steps of a group."""
     (predicted_mean, predicted_cov), (updated_mean, updated_cov) = PREDICTED, UPDATED
@@ -102,7 +103,7 @@ def filtered(zero, job, worker):
             predict(zero, job, worker, wanted)
 
 
-@njit(**OPTIONS)
+@compiled
 def job_of_one(zero, job, worker, lane, index):
     """The address of a job of a series of a group, which begins at once."""
     place = worker.alone
@@ -127,7 +128,7 @@ def group_work(steps: Any, alone: str, back: int = 0, slope: int = 0) -> Any:
     """
     again = types.ExternalFunction(PREFIX + alone, types.void(types.int64, types.int64))
 
-    @njit(**OPTIONS)
+    @compiled
     def work(job, zero):
         worker, lanes = allocate_group(zero, job, back, slope), lanes_of(zero, ())
         if address_of(worker) == 0:

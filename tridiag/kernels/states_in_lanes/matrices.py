@@ -11,15 +11,14 @@ import operator
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from numba import njit
-
 from tridiag.kernels.many_states.profiles import Profile
 from tridiag.kernels.many_states.rows import each
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.processor import bytes_of_register
 from tridiag.kernels.simd.registers import narrow
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import LINE, OPTIONS, Code
+from tridiag.kernels.simd.vector import LINE, Code
 
 library = Library("states_in_lanes", short=True)
 
@@ -41,7 +40,7 @@ class Matrix(NamedTuple):
         return [rows[r] + self.column * c for r, c in places]
 
 
-@njit(**OPTIONS)
+@compiled
 def any_matrix(worker):
     """The profile of one of which nothing is known."""
     return Profile(worker.whole, 0)
@@ -173,7 +172,7 @@ def symmetric_product(sign: int, contiguous: bool, code: Code, *given: Value) ->
         each(code, 0, count, functools.partial(some_columns, number))
 
 
-@njit(**OPTIONS)
+@compiled
 def flat(target, left, right, start, profile):
     """What functions of this language are given of these."""
     of_target = target.address, target.row, target.column, left.address, left.row, left.column
@@ -186,7 +185,7 @@ write_symmetric = library.add("add_symmetric", functools.partial(symmetric_produ
 write_less = library.add("subtract_symmetric", functools.partial(symmetric_product, -1, False))
 
 
-@njit(**OPTIONS)
+@compiled
 def add_product(zero, target, left, right, start, profile, inner, rows, columns):
     """start + left @ right.T, of matrices whose rows are contiguous."""
     write_product(
@@ -194,24 +193,24 @@ def add_product(zero, target, left, right, start, profile, inner, rows, columns)
     )
 
 
-@njit(**OPTIONS)
+@compiled
 def add_some(zero, target, left, right, start, profile, some, size):
     """The same of square matrices, and of each row no columns but those of the profile ``some``."""
     write_product(zero, (*flat(target, left, right, start, profile), size, size, size, some.address, some.step, 1))
 
 
-@njit(**OPTIONS)
+@compiled
 def subtract_symmetric(zero, target, left, right, start, profile, inner, rows, columns):
     """start - left @ right.T, of any matrices."""
     write_less(zero, (*flat(target, left, right, start, profile), inner, rows, columns))
 
 
-@njit(**OPTIONS)
+@compiled
 def add_symmetric(zero, target, left, right, start, profile, inner, rows, columns):
     write_symmetric(zero, (*flat(target, left, right, start, profile), inner, rows, columns, 0, 0, 0))
 
 
-@njit(**OPTIONS)
+@compiled
 def add_symmetric_less(zero, target, left, right, start, profile, size, taken, count):
     """start + left @ right.T - sum x y^T over ``count`` pairs of columns that begin at the addresses ``taken``."""
     write_symmetric(zero, (*flat(target, left, right, start, profile), size, size, size, taken[0], taken[1], count))
@@ -285,13 +284,13 @@ write_symmetric_applied = library.add("apply_symmetric", functools.partial(apply
 spread_out = library.add("spread_out", apply_and_spread)
 
 
-@njit(**OPTIONS)
+@compiled
 def apply(zero, target, matrix, x, start, profile, inner, rows):
     """start + matrix @ x, sums of ``inner`` terms."""
     write_applied(zero, (target, matrix.address, matrix.row, x, start, profile.address, profile.step, inner, rows))
 
 
-@njit(**OPTIONS)
+@compiled
 def apply_symmetric(zero, target, matrix, x, start, size):
     """The same of a symmetric matrix."""
     write_symmetric_applied(zero, (target, matrix.address, matrix.row, x, start, 0, 0, size, size))

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
 from tridiag.kernels.kalman.loops import NEARLY, PERIOD, SLACK
 from tridiag.kernels.many_states.profiles import ROW, Profile
 from tridiag.kernels.many_states.rows import each
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.records import At
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import LINE, OPTIONS, Code
+from tridiag.kernels.simd.vector import LINE, Code
 from tridiag.kernels.states_in_lanes.copies import pick_out
 from tridiag.kernels.states_in_lanes.matrices import Matrix, any_matrix, apply, library
 from tridiag.kernels.states_in_lanes.steps import add_to_sums
@@ -78,7 +77,7 @@ def tell(code: Code, job: At, worker: At) -> None:
 is_near, told = library.add("near", near), library.add("tell", tell)
 
 
-@njit(**OPTIONS)
+@compiled
 def rests(zero, job, worker, t, complete):
     """Whether covariances are at rest as predicted for step t, behind so many steps with all observations."""
     phase, k = t % PERIOD, job.states
@@ -91,7 +90,7 @@ def rests(zero, job, worker, t, complete):
     return False
 
 
-@njit(**OPTIONS)
+@compiled
 def observe_at_rest(zero, job, worker):
     """`tridiag.kernels.states_in_lanes.steps.observe` with the gains of the step before; observations are loaded."""
     k, p, row = job.states, job.observed, job.states * LINE
@@ -99,7 +98,7 @@ def observe_at_rest(zero, job, worker):
     told(zero, (job, worker))
 
 
-@njit(**OPTIONS)
+@compiled
 def predict_at_rest(zero, job, worker):
     """The means of the next step."""
     k, profile = job.states, Profile(worker.profile, ROW)

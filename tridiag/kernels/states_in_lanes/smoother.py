@@ -9,17 +9,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.many_states.filter import ASKING, UPDATED
 from tridiag.kernels.many_states.rows import each
 from tridiag.kernels.runtime.threads import runner
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import c_function
 from tridiag.kernels.simd.records import At
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import LINE, OPTIONS, Code
+from tridiag.kernels.simd.vector import LINE, Code
 from tridiag.kernels.states_in_lanes.copies import clear, gather, pick_out, transpose
 from tridiag.kernels.states_in_lanes.kernel import JOB, group_work
 from tridiag.kernels.states_in_lanes.matrices import (
@@ -49,7 +49,7 @@ from tridiag.kernels.states_in_lanes.workspace import LOSS, SUMS
 MEAN, COV = UPDATED
 
 
-@njit(**OPTIONS)
+@compiled
 def smoothed(zero, job, worker):
     """All steps of a group."""
     load_start(zero, job, worker)
@@ -82,7 +82,7 @@ def smoothed(zero, job, worker):
     pick_out(zero, (worker.sums, worker.sums_forwards, LINE, LOSS))
 
 
-@njit(**OPTIONS)
+@compiled
 def begin_back(zero, job, worker):
     """Behind the last step nothing is known; what is lost in observations was seen on the way forwards."""
     pick_out(zero, (worker.sums_forwards, worker.sums, LINE, SUMS))
@@ -92,7 +92,7 @@ def begin_back(zero, job, worker):
     clear(zero, (worker.reach, job.observed))
 
 
-@njit(**OPTIONS)
+@compiled
 def read_state(zero, job, worker, t):
     """The states predicted for a step, from where they were written."""
     k = job.states
@@ -100,7 +100,7 @@ def read_state(zero, job, worker, t):
     gather(zero, (table(zero, worker, COV), t * stride(job, COV), worker.cov, k * k))
 
 
-@njit(**OPTIONS)
+@compiled
 def carry_back(zero, job, worker, t):
     """What later observations tell, as of the step before: F^T r to ``carried``, and F^T N F; F^T N to ``product``."""
     whole = any_matrix(worker)
@@ -114,7 +114,7 @@ def carry_back(zero, job, worker, t):
     add_symmetric(zero, told, product, turned, nothing, whole, k, k, k)
 
 
-@njit(**OPTIONS)
+@compiled
 def add_later(zero, job, worker):
     """The states once later observations are known too: x + P r, and P - P N P."""
     whole = any_matrix(worker)
@@ -176,7 +176,7 @@ def take_half(code: Code, job: At, worker: At) -> None:
 weigh, halve = library.add("weigh_loads", weigh_loads), library.add("take_half", take_half)
 
 
-@njit(**OPTIONS)
+@compiled
 def collect(zero, job, worker):
     """What the observations of a step add to what later ones tell, as of the state predicted for it.
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
 from tridiag.kernels.access.operands import addresses, lanes_of
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.kalman.loops import NEARLY
 from tridiag.kernels.many_states.profiles import ROW, Profile
 from tridiag.kernels.many_states.rows import each
 from tridiag.kernels.many_states.steps import stride
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.records import At
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import LINE, OPTIONS, Code
+from tridiag.kernels.simd.vector import LINE, Code
 from tridiag.kernels.states_in_lanes.copies import (
     clear,
     gather,
@@ -43,13 +42,13 @@ from tridiag.kernels.states_in_lanes.workspace import COUNT, EXPONENT, LOSS, MAN
 # ------------------------------------------------------------------------------------------------------- the model
 
 
-@njit(**OPTIONS)
+@compiled
 def table(zero, worker, operand):
     """Where the addresses of an operand are."""
     return worker.bindings + operand * 8 * lanes_of(zero, ())
 
 
-@njit(**OPTIONS)
+@compiled
 def load(zero, job, worker, operand, t, target, count):
     """The first entries of step t of an operand, where they are others than what is there; whether they are."""
     step = stride(job, operand)
@@ -59,7 +58,7 @@ def load(zero, job, worker, operand, t, target, count):
     return True
 
 
-@njit(**OPTIONS)
+@compiled
 def load_motion(zero, job, worker, t):
     """F and Q of a step."""
     k = job.states
@@ -69,14 +68,14 @@ def load_motion(zero, job, worker, t):
     load(zero, job, worker, K.Q, t, worker.Q, k * k)
 
 
-@njit(**OPTIONS)
+@compiled
 def load_sight(zero, job, worker, t):
     """H and R of a step."""
     load(zero, job, worker, K.H, t, worker.H, job.observed * job.states)
     load(zero, job, worker, K.R, t, worker.R, job.observed * job.observed)
 
 
-@njit(**OPTIONS)
+@compiled
 def load_start(zero, job, worker):
     """The states before anything is observed, and nothing summed."""
     k, worker.held = job.states, 0
@@ -238,7 +237,7 @@ eliminate, expected = library.add("separate", separate), library.add("expect", e
 lost = library.add("lost", lose)
 
 
-@njit(**OPTIONS)
+@compiled
 def observe(zero, job, worker, t, wanted):
     """The means once the observations of a step are known, and gains; returns whether all are there.
 
@@ -265,7 +264,7 @@ def observe(zero, job, worker, t, wanted):
     return there
 
 
-@njit(**OPTIONS)
+@compiled
 def update_covariance(zero, job, worker):
     """That of the states once the observations of a step are known."""
     k, row, cov = job.states, job.states * LINE, Matrix(worker.cov, job.states * LINE, LINE)
@@ -320,7 +319,7 @@ weigh = library.add("weigh_gains", weigh_gains)
 grow_older, outlived = library.add("age", age), library.add("outlive", outlive)
 
 
-@njit(**OPTIONS)
+@compiled
 def predict(zero, job, worker, updated):
     """The states of the next step, and the variances that carry their rounding errors: `Doubt.older`.
 
@@ -350,7 +349,7 @@ def predict(zero, job, worker, updated):
     worker.before, worker.now = worker.now, worker.before
 
 
-@njit(**OPTIONS)
+@compiled
 def write_state(zero, job, worker, t, mean, cov):
     """The states to those operands, where they are wanted."""
     if job.pointers[cov] != 0:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.kalman.kernel import JOB
 from tridiag.kernels.many_states.rows import each
 from tridiag.kernels.runtime.threads import runner
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.memory import c_function
 from tridiag.kernels.simd.records import At
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import LINE, OPTIONS, Code
+from tridiag.kernels.simd.vector import LINE, Code
 from tridiag.kernels.states_in_lanes.kernel import group_work
 from tridiag.kernels.states_in_lanes.matrices import library
 from tridiag.kernels.states_in_lanes.steps import load_motion, load_start, predict, write_state
@@ -34,7 +34,7 @@ def doubt(code: Code, worker: At, size: Value) -> None:
 doubt_predicted = library.add("doubt", doubt)
 
 
-@njit(**OPTIONS)
+@compiled
 def predicted(zero, job, worker):
     """The next step of a group."""
     load_start(zero, job, worker)

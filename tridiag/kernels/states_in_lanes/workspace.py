@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from tridiag.kernels.access.operands import lanes_of
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.jobs.words.record import Word
 from tridiag.kernels.many_states.profiles import ROW
 from tridiag.kernels.runtime.workspace import Workspace, aligned, workspace
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.memory import set_word
 from tridiag.kernels.simd.records import address_of
-from tridiag.kernels.simd.vector import LINE, OPTIONS
+from tridiag.kernels.simd.vector import LINE
 
 # rows of ``sums``: `tridiag.algorithms.kalman_filter.Doubt` has the loss; the product of all variances is kept as a
 # mantissa and an exponent
@@ -61,13 +60,13 @@ ARRAYS, allocate, give_back = workspace(
 JOB_OF_ONE = K.Filter.size() + 8 * K.OPERANDS
 
 
-@njit(**OPTIONS)
+@compiled
 def size_of_state(job):
     """The bytes of a state that is kept: a mean, and the upper triangle of a covariance."""
     return (job.states + job.states * (job.states + 1) // 2) * LINE
 
 
-@njit(**OPTIONS)
+@compiled
 def allocate_group(zero, job, back, slope):
     """The memory of a worker.
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import cfunc, njit, types
+from numba import cfunc, types
 
 from tridiag.kernels.access.bind import offset
 from tridiag.kernels.access.operands import LINES_AHEAD, NEXT_GROUP, ROWS_AHEAD, bytes_of_real, parts_of
@@ -19,12 +19,13 @@ from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.symbols import PREFIX
 from tridiag.kernels.jobs.words.systems import WHERE_, X_, Systems
 from tridiag.kernels.runtime.work_items import field
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.functions import Library, definition
 from tridiag.kernels.simd.interrupts import PIECE, stopping_at
 from tridiag.kernels.simd.memory import c_function, call, load, store
 from tridiag.kernels.simd.records import RecordAt
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import LINE, OPTIONS, Code
+from tridiag.kernels.simd.vector import LINE, Code
 
 JOB = RecordAt(Systems)
 
@@ -83,13 +84,13 @@ MULTIPLY, MULTIPLY_PAST_CACHES = (
 )
 
 
-@njit(**OPTIONS)
+@compiled
 def gradients(job, at):
     """The addresses of the gradients of a, b and c, ``at`` bytes on."""
     return job.gradients[0] + at, job.gradients[1] + at, job.gradients[2] + at
 
 
-@njit(**OPTIONS)
+@compiled
 def multiply_rows(zero, job, at, first, last, count, before, after):
     """The gradients of rows first <= i < last of ``count`` systems that are evenly spaced from byte ``at`` on."""
     axes, parts, stride = job.matrix_axes, parts_of(zero, ()), job.strides[X_]
@@ -116,7 +117,7 @@ def multiply_rows(zero, job, at, first, last, count, before, after):
             MULTIPLY(zero, words)
 
 
-@njit(**OPTIONS)
+@compiled
 def past_caches(zero, job):
     """Whether gradients go straight to memory: large, their numbers in whole entries, lines beginning together."""
     a, b, c = gradients(job, 0)
@@ -125,7 +126,7 @@ def past_caches(zero, job):
     return large and ((a ^ b) | (a ^ c)) % LINE == 0 and a % entry == 0
 
 
-@njit(**OPTIONS)
+@compiled
 def multiply_systems(zero, job, first, count):
     """All rows of systems that are evenly spaced in memory, as if none were taken out."""
     n, stride = job.rows, job.strides[X_]
@@ -137,7 +138,7 @@ def multiply_systems(zero, job, first, count):
         multiply_rows(zero, job, at, n - 1, n, count, -stride, -around)
 
 
-@njit(**OPTIONS)
+@compiled
 def cut(zero, job, system):
     """Exact zeros where a coupling does not exist."""
     n, stride, flags = job.rows, job.strides[X_], job.flags
@@ -163,7 +164,7 @@ def cut(zero, job, system):
             before = kept
 
 
-@njit(**OPTIONS)
+@compiled
 def multiply_tile(job, first, count, zero):
     """The gradients of the systems first, first + 1, ... that were just solved."""
     axes = job.matrix_axes
@@ -180,7 +181,7 @@ after_tile = c_function(multiply_tile, "tridiag_after_tile", 3, first=JOB)
 define = definition(after_tile)
 
 
-@njit(**OPTIONS)
+@compiled
 def prepare(job, zero):
     define(zero)
     flags = job.flags

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from tridiag.kernels.access.bind import operand_of
 from tridiag.kernels.access.load_store import clash, load_rows
 from tridiag.kernels.access.operands import CONTIGUOUS, INTERLEAVED, QUAD, bytes_of_row, parts_of
 from tridiag.kernels.access.rows import CUT, ERASE, RIGHT, ZERO
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, X_
-from tridiag.kernels.simd.vector import OPTIONS
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.thomas.bind import mask_view
 from tridiag.kernels.thomas.workspace import BLOCK
 
 
-@njit(**OPTIONS)
+@compiled
 def band_of(job, band):
     """The operand of a band of the matrix and the rows to move by: transposed, a'[i] is c[i-1]."""
     if band == RIGHT:
@@ -23,7 +21,7 @@ def band_of(job, band):
     return (2 - band, band - 1) if job.flags & J.TRANSPOSE else (band, 0)
 
 
-@njit(**OPTIONS)
+@compiled
 def load_band(zero, job, worker, band, i0, i1, target):
     """Rows i0 <= i < i1 of a band; the pads are zero."""
     low, high, bindings = worker.low, worker.high, worker.bindings
@@ -38,7 +36,7 @@ def load_band(zero, job, worker, band, i0, i1, target):
         ZERO(zero, (target + (i1 - 1 - i0) * row, row, 1))
 
 
-@njit(**OPTIONS)
+@compiled
 def view(zero, job, worker, band, i0, i1, copied):
     """Where rows i0 <= i < i1 of a band lie as rows of lanes: in the caller's memory, or loaded to the buffer."""
     low, high, row = worker.low, worker.high, bytes_of_row(zero, ())
@@ -49,7 +47,7 @@ def view(zero, job, worker, band, i0, i1, copied):
         set_view(worker, band, buffer, row)
 
 
-@njit(**OPTIONS)
+@compiled
 def view_in_place(zero, job, worker, band, i0):
     """A view of the caller's memory, if that has rows of lanes."""
     operand, move = band_of(job, band)
@@ -60,13 +58,13 @@ def view_in_place(zero, job, worker, band, i0):
     return there
 
 
-@njit(**OPTIONS)
+@compiled
 def set_view(worker, band, address, step):
     worker.views[2 * band] = address
     worker.views[2 * band + 1] = step
 
 
-@njit(**OPTIONS)
+@compiled
 def straight(zero, job, worker):
     """The rows of a group that the straight sweep may take, first <= i < last; it knows no masks."""
     if worker.whole == 0:
@@ -74,7 +72,7 @@ def straight(zero, job, worker):
     return straight_rows(zero, job, worker)
 
 
-@njit(**OPTIONS)
+@compiled
 def straight_rows(zero, job, worker):
     """The same of a straight sweep that knows masks.
 
@@ -93,7 +91,7 @@ def straight_rows(zero, job, worker):
     return first, first + max(0, high - moved - first) // height * height
 
 
-@njit(**OPTIONS)
+@compiled
 def views_of_block(zero, job, worker, i0, i1, bands):
     """The addresses and the steps of the bands of a block of rows; the fourth is the right side."""
     row, copied = bytes_of_row(zero, ()), worker.whole == 0
@@ -106,7 +104,7 @@ def views_of_block(zero, job, worker, i0, i1, bands):
     return views[0], views[1], views[2], views[3], views[4], views[5], views[6], views[7]
 
 
-@njit(**OPTIONS)
+@compiled
 def right_side(zero, job, worker, i0, i1, target, mask, mask_step):
     """Rows of the right side as rows of lanes, zero where taken out."""
     load_rows(zero, operand_of(zero, worker.bindings, D_), i0, i1, target)
@@ -114,7 +112,7 @@ def right_side(zero, job, worker, i0, i1, target, mask, mask_step):
         ERASE(zero, (target, mask, mask_step, i1 - i0))
 
 
-@njit(**OPTIONS)
+@compiled
 def moved_operands(zero, job, worker):
     """The operands that the straight sweeps read, and by how many rows each is moved."""
     bindings = worker.bindings

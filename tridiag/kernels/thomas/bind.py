@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from tridiag.kernels.access.bind import bind_lanes, offset, operand_of
 from tridiag.kernels.access.moves import ADVANCE, LOAD_MASK
 from tridiag.kernels.access.operands import lanes_of
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import D_, OPERANDS, WHERE_
 from tridiag.kernels.runtime.work_items import field
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.memory import set_word, variable
-from tridiag.kernels.simd.vector import OPTIONS
 
 
-@njit(**OPTIONS)
+@compiled
 def mask_view(zero, worker, i):
     """The address and the step of the mask at row i."""
     if worker.whole:
@@ -23,7 +21,7 @@ def mask_view(zero, worker, i):
     return worker.mask + (1 + i) * lanes, lanes
 
 
-@njit(**OPTIONS)
+@compiled
 def read_mask(zero, job, worker):
     """The mask of a group: the rows that any system keeps, and whether all keep all of those."""
     n, flags = job.rows, job.flags
@@ -40,13 +38,13 @@ def read_mask(zero, job, worker):
     worker.whole = whole
 
 
-@njit(**OPTIONS)
+@compiled
 def bind_group(zero, job, worker, first, used):
     bindings, axes = worker.bindings, job.matrix_axes
     bind_lanes(zero, job, J.AXES, axes, first, used, worker.no_offsets, bindings, 0, variable(OPERANDS))
 
 
-@njit(**OPTIONS)
+@compiled
 def advance(zero, job, worker, axis, low, high, count):
     """Move operands low <= k < high of a group by so many systems along the axis whose words begin at ``axis``."""
     for operand in range(low, high):
@@ -54,7 +52,7 @@ def advance(zero, job, worker, axis, low, high, count):
         ADVANCE(zero, (operand_of(zero, worker.bindings, operand), step))
 
 
-@njit(**OPTIONS)
+@compiled
 def bind_next(zero, job, worker, first, used, follows):
     """Point a group at systems; ``follows``: behind those of the tile before."""
     if follows and used == lanes_of(zero, ()) and job.matrix_axes == 1:
@@ -64,7 +62,7 @@ def bind_next(zero, job, worker, first, used, follows):
     read_mask(zero, job, worker)
 
 
-@njit(**OPTIONS)
+@compiled
 def side_offsets(job, k, target):
     """The offsets of all operands at right side k."""
     count, axes = job.right_axes, J.AXES + J.AXIS_WORDS * job.matrix_axes
@@ -72,7 +70,7 @@ def side_offsets(job, k, target):
         set_word(target + 8 * operand, offset(job, axes, count, k, operand))
 
 
-@njit(**OPTIONS)
+@compiled
 def bind_few_matrices(zero, job, worker, matrix):
     """Point all lanes at one matrix; returns where the axes of its right sides are."""
     own, base, none = job.matrix_axes, worker.offsets, variable(0)
@@ -84,7 +82,7 @@ def bind_few_matrices(zero, job, worker, matrix):
     return right
 
 
-@njit(**OPTIONS)
+@compiled
 def bind_matrices(zero, job, worker, first, used):
     axes, bindings = job.matrix_axes, worker.bindings
     bind_lanes(zero, job, J.AXES, axes, first, used, worker.no_offsets, bindings, variable(0), variable(D_))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from tridiag.kernels.access.operands import bytes_of_real, bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.runtime.workspace import aligned
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.memory import set_word, word
-from tridiag.kernels.simd.vector import OPTIONS
 from tridiag.kernels.thomas.workspace import exchanges
 
 # a record of a block: the lanes that are good; the state before its first row, as guessed, and behind its last; x
@@ -15,25 +13,25 @@ from tridiag.kernels.thomas.workspace import exchanges
 START, END, GUESS, FOUND = range(4)
 
 
-@njit(**OPTIONS)
+@compiled
 def depth(job):
     """Rows of lanes that are kept for a row of a group; its state has as many."""
     return 4 if exchanges(job) else 2
 
 
-@njit(**OPTIONS)
+@compiled
 def carried(job):
     """Rows of lanes that substitution carries for a group."""
     return 4 if exchanges(job) else 1
 
 
-@njit(**OPTIONS)
+@compiled
 def record_of(zero, job, item):
     groups, row = job.span_groups, bytes_of_row(zero, ())
     return job.records + item * (aligned(8 * groups) + 2 * (depth(job) + carried(job)) * groups * row)
 
 
-@njit(**OPTIONS)
+@compiled
 def part_of(zero, job, item, part):
     """The address of a part of a record."""
     groups, row = job.span_groups, bytes_of_row(zero, ())
@@ -41,7 +39,7 @@ def part_of(zero, job, item, part):
     return record_of(zero, job, item) + aligned(8 * groups) + rows * groups * row
 
 
-@njit(**OPTIONS)
+@compiled
 def systems_of(job, item):
     """The first system of a block, and how many there are."""
     spans, blocks, interleaved = job.spans, job.blocks, job.interleaved
@@ -50,7 +48,7 @@ def systems_of(job, item):
     return item // (spans * blocks) * interleaved + first, (span + 1) * interleaved // spans - first
 
 
-@njit(**OPTIONS)
+@compiled
 def rows_of(job, item):
     """The rows first <= i < last of a block."""
     n, blocks = job.rows, job.blocks
@@ -58,20 +56,20 @@ def rows_of(job, item):
     return block * n // blocks, (block + 1) * n // blocks
 
 
-@njit(**OPTIONS)
+@compiled
 def groups_of(zero, count):
     """The groups of so many systems, and the place of the last one, which may lie over the one before it."""
     lanes = lanes_of(zero, ())
     return (count + lanes - 1) // lanes, (count - lanes) * bytes_of_real(zero, ()) * parts_of(zero, ())
 
 
-@njit(**OPTIONS)
+@compiled
 def is_narrow(zero, groups):
     """Whether systems are one group, which may not fill a vector."""
     return groups == 1 and parts_of(zero, ()) == 1
 
 
-@njit(**OPTIONS)
+@compiled
 def copy(source, target, size):
     for k in range(0, size, 8):
         set_word(target + k, word(source + k))

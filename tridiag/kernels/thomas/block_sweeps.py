@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
 from tridiag.kernels.access.bind import operand_of
 from tridiag.kernels.access.masked_layouts import GATHER_MASK
 from tridiag.kernels.access.operands import bytes_of_row, lanes_of
 from tridiag.kernels.access.rows import ZERO
 from tridiag.kernels.jobs.words.systems import WHERE_
-from tridiag.kernels.simd.vector import OPTIONS
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.thomas.bands import moved_operands
 from tridiag.kernels.thomas.block_records import copy, is_narrow, rows_of, systems_of
 from tridiag.kernels.thomas.masked import step_of_lanes
@@ -46,19 +44,19 @@ PLACES = 9  # of the operands, how many come before those of a mask
 # ------------------------------------------------------------------------------------------------ operands
 
 
-@njit(**OPTIONS)
+@compiled
 def read_all(zero, job, worker, item, most):
     """The operands of a block, of systems whose last group has the place ``most``."""
     return (*moved_operands(zero, job, worker), most)
 
 
-@njit(**OPTIONS)
+@compiled
 def read_masked(zero, job, worker, item, most):
     """The same with a mask."""
     return (*moved_operands(zero, job, worker), most, *mask_of_block(zero, job, worker, item))
 
 
-@njit(**OPTIONS)
+@compiled
 def mask_of_block(zero, job, worker, item):
     """Where the mask of row 0 would lie, how far the next row is, and the next lane.
 
@@ -75,12 +73,12 @@ def mask_of_block(zero, job, worker, item):
     return worker.masks - first * lanes, lanes, 0
 
 
-@njit(**OPTIONS)
+@compiled
 def no_mask(operands, i0):
     return ()
 
 
-@njit(**OPTIONS)
+@compiled
 def mask_from(operands, i0):
     """The words of the mask with row ``i0`` as the first."""
     base, stride, side = operands[PLACES:]
@@ -90,7 +88,7 @@ def mask_from(operands, i0):
 # ------------------------------------------------------------------------------------------------ rows
 
 
-@njit(**OPTIONS)
+@compiled
 def begin_plain(zero, job, operands, groups, state, room, first):
     """The state before row ``first`` if that were the first row."""
     ZERO(zero, (state, bytes_of_row(zero, ()), 2 * groups))
@@ -99,7 +97,7 @@ def begin_plain(zero, job, operands, groups, state, room, first):
 def plain(tiled: Any, stream: Any, narrow: Any) -> Any:
     """Rows first <= i < last to ``target``, from the state before them to that behind them, by one of these sweeps."""
 
-    @njit(**OPTIONS)
+    @compiled
     def eliminate(zero, job, operands, groups, state, target, first, last, good):
         step = 2 * groups * bytes_of_row(zero, ())
         copy(state, target - step, step)
@@ -118,14 +116,14 @@ def plain(tiled: Any, stream: Any, narrow: Any) -> Any:
 def pivoted(sweep: Any) -> tuple[Any, Any]:
     """`begin_plain` and `plain` with partial pivoting, where the state before a row is that behind its entry."""
 
-    @njit(**OPTIONS)
+    @compiled
     def begin(zero, job, operands, groups, state, room, first):
         step = 4 * groups * bytes_of_row(zero, ())
         BEGIN_PIVOTED(zero, (state, groups))
         words = (*operands[:PLACES], job.rows, groups, *operands[PLACES:])
         sweep(zero, (*words, room + step, step, state, room, first, first + 1))
 
-    @njit(**OPTIONS)
+    @compiled
     def eliminate(zero, job, operands, groups, state, target, first, last, good):
         row, n = bytes_of_row(zero, ()), job.rows
         step = 4 * groups * row
@@ -142,7 +140,7 @@ def pivoted(sweep: Any) -> tuple[Any, Any]:
 def substituted(tiled: Any, mask: Any) -> Any:
     """Rows from ``i0`` on, by a sweep; the fourth word says how many groups there are."""
 
-    @njit(**OPTIONS)
+    @compiled
     def substitute(zero, operands, i0, words):
         tiled(zero, (*words, *mask(operands, i0)))
 
@@ -153,7 +151,7 @@ def substituted_plain(tiled: Any, narrow: Any, mask: Any) -> Any:
     """The same, one group by a sweep of its own."""
     several = substituted(tiled, mask)
 
-    @njit(**OPTIONS)
+    @compiled
     def substitute(zero, operands, i0, words):
         if is_narrow(zero, words[3]):
             narrow(zero, (*words, *mask(operands, i0)))

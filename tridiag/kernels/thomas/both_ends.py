@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit, types
+from numba import types
 
 from tridiag.kernels.access.bind import offset
 from tridiag.kernels.access.operands import bytes_of_real, bytes_of_row, lanes_of, parts_of
@@ -22,9 +22,9 @@ from tridiag.kernels.jobs.words.record import Word
 from tridiag.kernels.jobs.words.systems import B_, D_, X_, Systems
 from tridiag.kernels.runtime.work_items import field, report
 from tridiag.kernels.runtime.workspace import Workspace, workspace
+from tridiag.kernels.simd.compiled import compiled, inlined
 from tridiag.kernels.simd.memory import c_function, load, set_word, word
 from tridiag.kernels.simd.records import RecordAt, address_of, at
-from tridiag.kernels.simd.vector import ONCE, OPTIONS
 from tridiag.kernels.thomas.bands import band_of
 from tridiag.kernels.thomas.rows_from_ends import (
     ALL,
@@ -55,7 +55,7 @@ ARRAYS, allocate, give_back = workspace(Ends, "kept", "good")
 ends_at = at(Ends)
 
 
-@njit(**OPTIONS)
+@compiled
 def band_words(zero, job, operand, move, first, width):
     """Where an operand of groups of ``width`` systems begins, at the system ``first``, as a `Band`."""
     axes = job.matrix_axes
@@ -64,13 +64,13 @@ def band_words(zero, job, operand, move, first, width):
     return at, job.strides[operand], step * width, move
 
 
-@njit(**OPTIONS)
+@compiled
 def width_of(zero, job):
     """The systems of a group."""
     return lanes_of(zero, ()) if job.flags & J.SIDE_BY_SIDE else 1
 
 
-@njit(**OPTIONS)
+@compiled
 def sizes_of(zero, job):
     """The bytes that are kept of neighbours but those in vectors, and of their good lanes."""
     width, row = width_of(zero, job), bytes_of_row(zero, ())
@@ -78,14 +78,14 @@ def sizes_of(zero, job):
     return groups * (job.rows + 1) * ROWS_PLAIN * (row if width > 1 else bytes_of_real(zero, ())), 8 * groups
 
 
-@njit(**OPTIONS)
+@compiled
 def begin_of_neighbours(zero, job):
     """Where what is kept of those in vectors ends, in bytes, and the words of their good lanes."""
     vectors = in_vectors(zero, job)
     return vectors * job.rows * bytes_of_real(zero, ()), vectors // lanes_of(zero, ()) * 8
 
 
-@njit(**OPTIONS)
+@compiled
 def places_behind(zero, job, ends, first, sizes):
     """Behind those in vectors: how many neighbours there are from ``first`` on, and what is kept of them."""
     neighbours, (kept, good), (size, goods) = job.abreast, begin_of_neighbours(zero, job), sizes
@@ -93,7 +93,7 @@ def places_behind(zero, job, ends, first, sizes):
     return min(neighbours, job.matrices - first), ends.kept + kept + k * size, ends.good + good + k * goods
 
 
-@njit(**OPTIONS)
+@compiled
 def of_both(zero, job, ends, found):
     """What is found of neighbours, and of those in vectors: ALL, SOME or 0 of all systems have certificates."""
     vectors = in_vectors(zero, job)
@@ -102,7 +102,7 @@ def of_both(zero, job, ends, found):
     return ends.found if vectors == job.matrices or found == ends.found else SOME
 
 
-@njit(**ONCE)
+@inlined
 def eliminate_neighbours(zero, job, ends, width, sizes, down, more):
     """Systems that are not in vectors, ``job.abreast`` neighbours after the other; ALL, SOME or 0 have certificates.
 
@@ -122,7 +122,7 @@ def eliminate_neighbours(zero, job, ends, width, sizes, down, more):
     return ALL if whole else SOME if some else 0
 
 
-@njit(**ONCE)
+@inlined
 def substitute_neighbours(zero, job, ends, width, sizes, up, more):
     for first in range(in_vectors(zero, job), job.matrices, job.abreast):
         bands = *band_words(zero, job, X_, 0, first, width), *more(zero, job, first)
@@ -136,7 +136,7 @@ def trial(sizes_of: Any, width_of: Any, allocate: Any, give_back: Any, eliminate
     ``width_of`` (zero, job): the systems of which a word of good lanes is.
     """
 
-    @njit(**OPTIONS)
+    @compiled
     def eliminate_from_both_ends(job, zero):
         if job.abreast == 0 or parts_of(zero, ()) != 1:
             return types.int64(UNSOLVED)
@@ -160,17 +160,17 @@ def trial(sizes_of: Any, width_of: Any, allocate: Any, give_back: Any, eliminate
     return eliminate_from_both_ends
 
 
-@njit(**OPTIONS)
+@compiled
 def nothing_more(zero, job, first):
     return ()
 
 
-@njit(**OPTIONS)
+@compiled
 def allocate_ends(zero, job, kept, good):
     return allocate(ARRAYS(kept=kept, good=good))
 
 
-@njit(**OPTIONS)
+@compiled
 def eliminate_all(zero, job, ends):
     """ALL, SOME or 0 of the systems have certificates."""
     width, sizes = width_of(zero, job), sizes_of(zero, job)
@@ -183,7 +183,7 @@ def eliminate_all(zero, job, ends):
     return of_both(zero, job, ends, found)
 
 
-@njit(**OPTIONS)
+@compiled
 def substitute_both_ways(job, zero):
     """The solution of the certified systems, of those that are to be solved again if blocks of rows were solved."""
     ends, vectors = ends_at(job.ends), in_vectors(zero, job)
@@ -200,7 +200,7 @@ def substitute_both_ways(job, zero):
     report(job, 0, job.matrices)
 
 
-@njit(**OPTIONS)
+@compiled
 def leave_out(zero, job, ends):
     """Systems that are solved are good in no lane; all of them lie side by side."""
     width = width_of(zero, job)

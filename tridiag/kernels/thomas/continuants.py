@@ -12,7 +12,7 @@ import math
 from typing import Any, NamedTuple
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 
 from tridiag.kernels.access.end_to_end import rows_from
 from tridiag.kernels.access.layouts import views_of
@@ -21,13 +21,14 @@ from tridiag.kernels.access.rows import SWEEPS
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import A_, B_, C_, X_, Systems
 from tridiag.kernels.runtime.work_items import field
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.functions import by_number
 from tridiag.kernels.simd.memory import c_function, word
 from tridiag.kernels.simd.powers import MANTISSA
 from tridiag.kernels.simd.records import RecordAt
 from tridiag.kernels.simd.registers import by_register, lanes_of_register
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import I64, OPTIONS, Code
+from tridiag.kernels.simd.vector import I64, Code
 from tridiag.kernels.thomas.bands import band_of
 from tridiag.kernels.thomas.both_ends import band_words
 from tridiag.kernels.thomas.pivot_products import (
@@ -250,7 +251,7 @@ NUMBERS = range(J.FEWEST_ROWS, J.MOST_ROWS + 1)
 SHORT = by_number([SWEEPS.add(f"minors_of_{n}", EndToEnd(n).write) for n in NUMBERS], J.FEWEST_ROWS)
 
 
-@njit(**OPTIONS)
+@compiled
 def tell_short(zero, job, worker, first, last):
     """Of matrices first <= k < last whole vectors, if they lie end to end: how many, and whether all are certain."""
     n, side, lanes = job.rows, bytes_of_real(zero, ()), lanes_of(zero, ())
@@ -268,7 +269,7 @@ def tell_short(zero, job, worker, first, last):
     return count, word(worker.good) != 0
 
 
-@njit(**OPTIONS)
+@compiled
 def tell_certain(job, zero):
     """Whether this was the job of this schedule, and all determinants are told; else those that are certain."""
     neighbours, side = job.abreast, bytes_of_real(zero, ())

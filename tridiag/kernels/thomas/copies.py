@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
 from tridiag.kernels.access.moves import first_lanes
 from tridiag.kernels.access.operands import bytes_of_real
@@ -19,12 +19,13 @@ from tridiag.kernels.jobs.words.copies import DOUBTFUL, STORAGE, A, B, C, Copies
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.runtime.workspace import aligned
+from tridiag.kernels.simd.compiled import compiled, inlined
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.interrupts import stopping
 from tridiag.kernels.simd.memory import c_function, flush, set_half_word
 from tridiag.kernels.simd.records import RecordAt
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import LINE, ONCE, OPTIONS, Code
+from tridiag.kernels.simd.vector import LINE, Code
 
 MARGIN = 0.99  # of a diagonal, which the couplings beside it may be
 RANGE = 2.0**10  # times the smallest normal number, at least, and of the largest one a part, at most
@@ -99,7 +100,7 @@ COPY_PAST_CACHES = LOOPS.add("copy_past_caches", of_integer(lambda code, *words:
 LOOK = LOOPS.add("look", of_integer(look_at_rows))
 
 
-@njit(**OPTIONS)
+@compiled
 def looked_at(zero, job, first, last):
     """Whether rows that hold the entries first <= k < last show it, without couplings that nobody reads."""
     size, edge, cycle, at = bytes_of_real(zero, ()), job.edge, job.cycle, first
@@ -120,7 +121,7 @@ def looked_at(zero, job, first, last):
     return True
 
 
-@njit(**OPTIONS)
+@compiled
 def tell_doubt(job):
     """That some row shows nothing."""
     job.broken = 1
@@ -128,7 +129,7 @@ def tell_doubt(job):
         set_half_word(job.pointers[DOUBTFUL], types.int32(1))
 
 
-@njit(**ONCE)
+@inlined
 def work(job, zero):
     """Claim blocks of entries until none is left; called by every thread of a job."""
     size, block, storage = bytes_of_real(zero, ()), job.block, aligned(job.pointers[STORAGE])

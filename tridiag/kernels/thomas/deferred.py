@@ -7,14 +7,13 @@ What becomes of a system depends on its numbers alone, not on its neighbours: it
 
 from __future__ import annotations
 
-from numba import njit
-
 from tridiag.kernels.access.bind import offset, operand_of
 from tridiag.kernels.access.operands import bind, bytes_of_real, bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, OPERANDS, X_
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.memory import set_byte, set_word, word
-from tridiag.kernels.simd.vector import LINE, OPTIONS
+from tridiag.kernels.simd.vector import LINE
 from tridiag.kernels.thomas.bind import read_mask
 from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_VERIFIED
 from tridiag.kernels.thomas.refine import FINISH_GROUP
@@ -25,18 +24,18 @@ from tridiag.kernels.thomas.workspace import (
 )
 
 
-@njit(**OPTIONS)
+@compiled
 def may_wait(job):
     """Whether systems may be put off: their right sides stay as they are."""
     return job.promise == J.AUTO and job.pointers[D_] != job.pointers[X_]
 
 
-@njit(**OPTIONS)
+@compiled
 def some_wait(worker):
     return word(worker.unsolved) | word(worker.unrefined) != 0
 
 
-@njit(**OPTIONS)
+@compiled
 def verifiable(zero, job):
     """Whether hard systems are pivoted and verified: all lie side by side, or contiguous and longer than a line."""
     n, entry, contiguous = job.rows, bytes_of_real(zero, ()) * parts_of(zero, ()), True
@@ -46,7 +45,7 @@ def verifiable(zero, job):
     return laid and job.flags & J.MASKED == 0
 
 
-@njit(**OPTIONS)
+@compiled
 def put_off(systems, first, lanes):
     """Some lanes of a group of systems first, first + 1, ... to a list."""
     lane = 0
@@ -56,7 +55,7 @@ def put_off(systems, first, lanes):
         lane += 1
 
 
-@njit(**OPTIONS)
+@compiled
 def mark(job, first, lanes):
     """Mark some lanes of a group of systems first, first + 1, ... for another kernel."""
     lane = 0
@@ -67,7 +66,7 @@ def mark(job, first, lanes):
     job.marked = 1
 
 
-@njit(**OPTIONS)
+@compiled
 def take_back(systems, before, first, lanes):
     """From a list that had ``before`` systems those that lie in some lanes of the group from ``first`` on."""
     kept = before
@@ -79,14 +78,14 @@ def take_back(systems, before, first, lanes):
     set_word(systems, kept)
 
 
-@njit(**OPTIONS)
+@compiled
 def append(systems, system):
     count = word(systems) + 1
     set_word(systems + 8 * count, system)
     set_word(systems, count)
 
 
-@njit(**OPTIONS)
+@compiled
 def take(zero, systems):
     """How many of the last ones of a list are taken from it: a vector, or all."""
     used = min(lanes_of(zero, ()), word(systems))
@@ -94,7 +93,7 @@ def take(zero, systems):
     return used
 
 
-@njit(**OPTIONS)
+@compiled
 def catch_up(zero, job, worker, fewest):
     """Solve systems that wait, until no list has as many as ``fewest``."""
     bindings, unsolved, unrefined = worker.bindings, worker.unsolved, worker.unrefined
@@ -116,14 +115,14 @@ def catch_up(zero, job, worker, fewest):
 CATCH_UP = STEPS.add_step(catch_up)
 
 
-@njit(**OPTIONS)
+@compiled
 def refine_listed(zero, job, worker, used):
     """Refine systems just taken from the list of those that wait for it."""
     uncertified, nothing = worker.no_offsets, worker.zeros
     FINISH_GROUP(zero, (job, worker, -1, used, uncertified, nothing, 0))
 
 
-@njit(**OPTIONS)
+@compiled
 def refine_in_cache(zero, job, worker, fewest, poor, first, solution, step):
     """Refine the last ``poor`` of the systems that wait, while they are as many as ``fewest``.
 
@@ -147,7 +146,7 @@ def refine_in_cache(zero, job, worker, fewest, poor, first, solution, step):
     worker.bindings = bindings
 
 
-@njit(**OPTIONS)
+@compiled
 def bind_listed(zero, job, worker, systems, used):
     """Point a group at systems just taken from a list; lanes that are not used repeat the first."""
     lanes, axes, bindings = lanes_of(zero, ()), job.matrix_axes, worker.bindings

@@ -6,7 +6,7 @@ Where that loses digits to the range of numbers, they are `scaled_minors`.
 from __future__ import annotations
 
 import numpy as np
-from numba import cfunc, njit, types
+from numba import cfunc, types
 from numba.extending import overload
 
 from tridiag.kernels.access.operands import (
@@ -19,12 +19,12 @@ from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import OPERANDS, X_, Systems
 from tridiag.kernels.runtime.threads import beginning, job_at, task_runner
 from tridiag.kernels.runtime.work_items import items
+from tridiag.kernels.simd.compiled import OPTIONS, compiled
 from tridiag.kernels.simd.functions import definition
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import c_function, call, load, store, variable, word
 from tridiag.kernels.simd.records import RecordAt, address_of
 from tridiag.kernels.simd.scalars import entry, turn, unit
-from tridiag.kernels.simd.vector import OPTIONS
 from tridiag.kernels.thomas.bands import views_of_block
 from tridiag.kernels.thomas.bind import advance, bind_matrices, mask_view, read_mask
 from tridiag.kernels.thomas.continuants import BEGIN_MINORS, CERTAIN, CLOSE_MINORS, DOUBTFUL, GO_ON, tell_short
@@ -56,7 +56,7 @@ JOB = RecordAt(Systems)
 LOG_2, REST_OF_LOG_2 = 0.693147180369123816490, 1.90821492927058770002e-10
 
 
-@njit(**OPTIONS)
+@compiled
 def work_determinants(job, zero):
     """Claim items until none is left; called by every thread of a job."""
     worker = allocate_groups(zero, job, 1, ROOM_OF_MINORS, False)
@@ -82,7 +82,7 @@ def work_determinants(job, zero):
     free_workspace(worker)
 
 
-@njit(**OPTIONS)
+@compiled
 def doubtful(zero, job, first):
     """The lanes of a group whose sign says that it is not certain."""
     found = 0
@@ -111,7 +111,7 @@ def build(dtype: str):
     return cfunc(types.void(types.int64, types.int64), error_model="numpy")(run)
 
 
-@njit(**OPTIONS)
+@compiled
 def determinants(zero, job, worker, first, used, every, untried):
     """Sign and log |det| of ``every`` lane of some of a bound group, into x and the logarithms; no row is kept."""
     untried = untried and job.abreast == 0 and parts_of(zero, ()) == 1
@@ -127,13 +127,13 @@ def determinants(zero, job, worker, first, used, every, untried):
             store_determinants(zero, job, worker.kept, first, lost & lanes_at(zero, worker.kept, 0), singular)
 
 
-@njit(**OPTIONS)
+@compiled
 def lanes_at(zero, state, place):
     """Those that a word behind a product or minors tells."""
     return word(state + WORDS * bytes_of_row(zero, ()) + place)
 
 
-@njit(**OPTIONS)
+@compiled
 def words_of_block(zero, job, worker, i0):
     """What a sweep over rows i0 <= i < i0 + BLOCK of a group takes: their view, what it goes on with, how many."""
     i1 = min(i0 + BLOCK, worker.high)
@@ -142,7 +142,7 @@ def words_of_block(zero, job, worker, i0):
     return a, a_step, b, b_step, c, c_step, mask, mask_step, worker.bindings, i0, worker.kept, i1 - i0
 
 
-@njit(**OPTIONS)
+@compiled
 def scaled_minors(zero, job, worker):
     """The determinants of a bound group, and which are 0."""
     state = worker.kept
@@ -154,7 +154,7 @@ def scaled_minors(zero, job, worker):
     return CLOSE_SCALED(zero, (state,))
 
 
-@njit(**OPTIONS)
+@compiled
 def certain_lanes(zero, job, worker, every):
     """Those of a bound group that are certain without elimination."""
     state, certain = worker.kept, every
@@ -167,7 +167,7 @@ def certain_lanes(zero, job, worker, every):
     return certain
 
 
-@njit(**OPTIONS)
+@compiled
 def multiply_pivots(zero, job, worker, alone):
     """The determinants of a bound group from pivots, and which lanes met one that is zero."""
     state = worker.kept
@@ -186,7 +186,7 @@ def multiply_pivots(zero, job, worker, alone):
     return CLOSE_ONE(zero, (state,)) if alone else CLOSE_PRODUCT(zero, (state,))
 
 
-@njit(**OPTIONS)
+@compiled
 def store_determinants(zero, job, state, first, lanes, singular):
     """Those of some lanes; of complex numbers the logarithms and directions are found here."""
     row, side = bytes_of_row(zero, ()), bytes_of_real(zero, ())
@@ -217,7 +217,7 @@ def _rounded(x, zero):
     return lambda x, zero: make(x)
 
 
-@njit(**OPTIONS)
+@compiled
 def tell_determinants(zero, job, worker, first, used):
     """Those of a group of cyclic matrices that is eliminated."""
     state, every, tile = worker.kept, (1 << used) - 1, (worker.tile, job.rows)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from tridiag.kernels.access.bind import operand_of
 from tridiag.kernels.access.load_store import store_rows
 from tridiag.kernels.access.operands import (
@@ -20,9 +18,10 @@ from tridiag.kernels.access.rows import RIGHT, ZERO
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import D_, X_
 from tridiag.kernels.runtime.work_items import field
+from tridiag.kernels.simd.compiled import compiled, inlined
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import set_word, word
-from tridiag.kernels.simd.vector import LINE, ONCE, OPTIONS
+from tridiag.kernels.simd.vector import LINE
 from tridiag.kernels.thomas.bands import right_side, view, views_of_block
 from tridiag.kernels.thomas.bind import mask_view
 from tridiag.kernels.thomas.factored_loops import (
@@ -62,7 +61,7 @@ from tridiag.kernels.thomas.workspace import (
 WIDE_ROWS_AHEAD = 32  # prefetch distance of `substitute_wide`
 
 
-@njit(**OPTIONS)
+@compiled
 def factor_block(zero, job, worker, i0, i1, factors):
     """The same without a right side, to factors."""
     views, (mask, mask_step) = views_of_block(zero, job, worker, i0, i1, 3), mask_view(zero, worker, i0)
@@ -75,19 +74,19 @@ def factor_block(zero, job, worker, i0, i1, factors):
         FACTOR(zero, words)
 
 
-@njit(**OPTIONS)
+@compiled
 def pairs_at(factors, part, i):
     """Where factors hold (a / pivot, 1 / pivot) of row i; ``part``: bytes of an entry."""
     return factors + 2 * i * part
 
 
-@njit(**OPTIONS)
+@compiled
 def above_at(factors, part, n, i):
     """Where they hold c' of row i: behind the pairs, last row first, as the sweeps read them."""
     return factors + (3 * n - 1 - i) * part
 
 
-@njit(**OPTIONS)
+@compiled
 def factors_alone(zero, job, k):
     """Where pairs, and c', of the k-th of few matrices are, each of which has its factors for itself."""
     n, part = job.rows, bytes_of_real(zero, ())
@@ -95,7 +94,7 @@ def factors_alone(zero, job, k):
     return pairs_at(factors, part, 0), above_at(factors, part, n, 0)
 
 
-@njit(**OPTIONS)
+@compiled
 def factor_group(zero, job, worker, first, used, factors):
     """The factors of all rows of a group; returns its hard lanes."""
     lanes, low, high = lanes_of(zero, ()), worker.low, worker.high
@@ -110,7 +109,7 @@ def factor_group(zero, job, worker, first, used, factors):
     return uncertified_lanes(zero, job, word(worker.good), used)
 
 
-@njit(**OPTIONS)
+@compiled
 def solve_factored(zero, job, worker, factors, shared, used, uncertified, zero_pivot):
     """The right side that a group is bound to, from factors: one number each if ``shared``, or a row of lanes.
 
@@ -130,7 +129,7 @@ def solve_factored(zero, job, worker, factors, shared, used, uncertified, zero_p
     store_solution(zero, job, worker, y, row, used, zero_pivot)
 
 
-@njit(**OPTIONS)
+@compiled
 def part_of(zero, shared):
     """Bytes of an entry of factors."""
     if shared is None:
@@ -138,7 +137,7 @@ def part_of(zero, shared):
     return bytes_of_real(zero, ()) * parts_of(zero, ())
 
 
-@njit(**OPTIONS)
+@compiled
 def substitute_turned(zero, job, worker, factors, shared, y):
     """The solution for the transposed matrix, to ``y``."""
     n, row, low, high = job.rows, bytes_of_row(zero, ()), worker.low, worker.high
@@ -157,7 +156,7 @@ def substitute_turned(zero, job, worker, factors, shared, y):
         BACKWARD_TRANSPOSED_SHARED(zero, words)
 
 
-@njit(**OPTIONS)
+@compiled
 def substitute_certified(zero, job, worker, factors, shared, y, used, bad):
     """The solution, to memory at once if no lane needs more, which is the result; else in place of y'."""
     n, row, low, high = job.rows, bytes_of_row(zero, ()), worker.low, worker.high
@@ -192,7 +191,7 @@ def substitute_certified(zero, job, worker, factors, shared, y, used, bad):
     return True
 
 
-@njit(**OPTIONS)
+@compiled
 def forward_blocks(zero, job, worker, factors, shared, y, first, last):
     """y' of rows first <= i < last from factors."""
     row, low, part = bytes_of_row(zero, ()), worker.low, part_of(zero, shared)
@@ -222,7 +221,7 @@ def forward_blocks(zero, job, worker, factors, shared, y, first, last):
             FORWARD_SHARED(zero, words)
 
 
-@njit(**OPTIONS)
+@compiled
 def backward_factored(zero, job, worker, factors, shared, y, first, last):
     """x of rows first <= i < last in place of y'."""
     n, row, part = job.rows, bytes_of_row(zero, ()), part_of(zero, shared)
@@ -236,7 +235,7 @@ def backward_factored(zero, job, worker, factors, shared, y, first, last):
         BACKWARD_SHARED(zero, words)
 
 
-@njit(**OPTIONS)
+@compiled
 def is_wide(zero, job, worker, k, end):
     """Whether some groups from right side k on lie side by side, and all rows are kept."""
     count, stretch, bindings = job.right_axes, WIDE * lanes_of(zero, ()), worker.bindings
@@ -248,7 +247,7 @@ def is_wide(zero, job, worker, k, end):
     return k % length + stretch <= length and d.kind == INTERLEAVED and x.kind == INTERLEAVED
 
 
-@njit(**ONCE)
+@inlined
 def substitute_wide(zero, job, worker, factors):
     """Some groups of right sides, of which the first is bound, row by row through all of them."""
     n, part, y, bindings = job.rows, part_of(zero, True), worker.kept, worker.bindings

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from numba import njit, types
+from numba import types
 
 from tridiag.algorithms import elimination as el
 from tridiag.kernels.access.bind import offset
@@ -19,10 +19,11 @@ from tridiag.kernels.access.operands import parts_of
 from tridiag.kernels.access.rows import Rows
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import A_, B_, C_
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.memory import set_byte
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import OPTIONS, Code
+from tridiag.kernels.simd.vector import Code
 from tridiag.kernels.thomas.factored import factors_alone
 from tridiag.kernels.thomas.factored_loops import factors
 from tridiag.kernels.thomas.pivot_products import of_one_lane
@@ -142,7 +143,7 @@ ENDS, FEWEST = LOOPS.add("factor_ends", of_one_lane(factor_ends)), 3
 ONE, TWO, THREE, FOUR = (LOOPS.add(f"together_{k}", of_one_lane(Together(k).write)) for k in range(1, MOST + 1))
 
 
-@njit(**OPTIONS)
+@compiled
 def places_of(zero, job, k):
     """What a `Matrix` takes."""
     axes = job.matrix_axes
@@ -153,7 +154,7 @@ def places_of(zero, job, k):
     return a, b, c, pairs, above
 
 
-@njit(**OPTIONS)
+@compiled
 def factor_one_by_one(zero, job):
     """Whether this was a job of this schedule, and all matrices are certified: then their factors are there."""
     n, matrices, k = job.rows, job.matrices, 0

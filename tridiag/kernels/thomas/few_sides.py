@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from numba import njit, types
+from numba import types
 
 from tridiag.kernels.access.bind import offset
 from tridiag.kernels.access.operands import parts_of
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import D_, X_, Systems
 from tridiag.kernels.runtime.work_items import report
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.memory import c_function, load
 from tridiag.kernels.simd.records import RecordAt
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import OPTIONS, Code
+from tridiag.kernels.simd.vector import Code
 from tridiag.kernels.thomas.factored import factors_alone
 from tridiag.kernels.thomas.factored_loops import factors
 from tridiag.kernels.thomas.few_factors import middle_of
@@ -135,7 +136,7 @@ def by_turn(count: int) -> Any:
         LOOPS.add(loop.name, of_one_lane(loop.write)) for loop in (Together(count, False), Together(count, True))
     )
 
-    @njit(**OPTIONS)
+    @compiled
     def solve(job, zero, words):
         if job.flags & J.TRANSPOSE:
             turned(zero, words)
@@ -148,7 +149,7 @@ def by_turn(count: int) -> Any:
 ONE, TWO, THREE, FOUR = (by_turn(count) for count in range(1, MOST + 1))
 
 
-@njit(**OPTIONS)
+@compiled
 def side_of(zero, job, k):
     """What a `Side` takes."""
     axes = job.matrix_axes
@@ -158,13 +159,13 @@ def side_of(zero, job, k):
     return pairs, above, d, x
 
 
-@njit(**OPTIONS)
+@compiled
 def are_from_both_ends(job):
     """Whether there are such factors of the one matrix, beside those from its first row on."""
     return job.stamps == 0 and load(job.certificates, types.uint8(0)) == J.FROM_BOTH_ENDS
 
 
-@njit(**OPTIONS)
+@compiled
 def solve_few_sides(job, zero):
     """Whether this was the job of this schedule, and all matrices are certified: then all systems are solved."""
     if job.abreast == 0 or parts_of(zero, ()) != 1:

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
 from tridiag.kernels.access.moves import in_groups
 from tridiag.kernels.access.operands import bytes_of_real, lanes_of
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, X_
 from tridiag.kernels.runtime.work_items import field
+from tridiag.kernels.simd.compiled import compiled, inlined
 from tridiag.kernels.simd.functions import Library, by_number
 from tridiag.kernels.simd.memory import word
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import ONCE, OPTIONS, Code
+from tridiag.kernels.simd.vector import Code
 from tridiag.kernels.thomas.short_systems import Short, settle
 from tridiag.kernels.thomas.workspace import PITCH
 
@@ -89,14 +88,14 @@ THROUGH = by_number([LOOPS.add(f"through_{n}", Gathered(n).through) for n in NUM
 GATHER, SCATTER = LOOPS.add("gather", gather), LOOPS.add("scatter", scatter)
 
 
-@njit(**OPTIONS)
+@compiled
 def address(job, operand, system):
     """Of the first row of a system of an operand, and how far the next system is."""
     apart = field(job, J.AXES + 1 + operand)
     return job.pointers[operand] + system * apart, apart
 
 
-@njit(**OPTIONS)
+@compiled
 def gather_rows(zero, job, operand, first, count, target):
     """Rows of an operand of systems from ``first`` on to scratch memory."""
     at, apart = address(job, operand, first)
@@ -104,7 +103,7 @@ def gather_rows(zero, job, operand, first, count, target):
         GATHER(zero, (count, at + i * job.strides[operand], apart, target + i * PITCH))
 
 
-@njit(**OPTIONS)
+@compiled
 def scatter_rows(zero, job, operand, first, count, source):
     """The inverse."""
     at, apart = address(job, operand, first)
@@ -112,7 +111,7 @@ def scatter_rows(zero, job, operand, first, count, source):
         SCATTER(zero, (count, at + i * job.strides[operand], apart, source + i * PITCH))
 
 
-@njit(**OPTIONS)
+@compiled
 def bring(zero, job, worker, operand, place, first, used, count):
     """Where rows of an operand of systems from ``first`` on are gathered; those behind ``used`` repeat the first."""
     target, size = worker.short_spare + place * J.MOST_GATHERED * PITCH, bytes_of_real(zero, ())
@@ -122,7 +121,7 @@ def bring(zero, job, worker, operand, place, first, used, count):
     return target
 
 
-@njit(**ONCE)
+@inlined
 def solve_gathered(zero, job, worker, first, last, solve_one):
     """Systems from ``first`` on, before ``last``: how many; whole vectors, or those that fill none."""
     n, lanes, size, kept, good = job.rows, lanes_of(zero, ()), bytes_of_real(zero, ()), worker.short, worker.short_good

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from tridiag.kernels.access.bind import operand_of
 from tridiag.kernels.access.operands import bytes_of_real, bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.access.rows import ZERO
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import D_, X_
+from tridiag.kernels.simd.compiled import compiled, inlined
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import set_word, word
-from tridiag.kernels.simd.vector import LINE, ONCE, OPTIONS
+from tridiag.kernels.simd.vector import LINE
 from tridiag.kernels.thomas.bands import moved_operands
 from tridiag.kernels.thomas.bind import bind_group, read_mask
 from tridiag.kernels.thomas.deferred import may_wait, put_off, refine_in_cache, verifiable
@@ -42,7 +41,7 @@ WORTH_A_VECTOR = 4  # systems are refined where they fill this part of a vector,
 EARLY = 16  # rows after which a tile is looked at for lanes that may go on
 
 
-@njit(**OPTIONS)
+@compiled
 def solve_interleaved(zero, job, worker, first, groups):
     """Groups that lie side by side, row by row through all of them."""
     lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), job.rows, worker.kept
@@ -74,7 +73,7 @@ def solve_interleaved(zero, job, worker, first, groups):
 SOLVE_INTERLEAVED = STEPS.add_step(solve_interleaved)
 
 
-@njit(**OPTIONS)
+@compiled
 def settle_interleaved(zero, job, worker, first, groups):
     """The groups of a tile that were given up, as many neighbours at a time as pivot rows are kept of."""
     lanes, good, group = lanes_of(zero, ()), worker.good, 0
@@ -87,7 +86,7 @@ def settle_interleaved(zero, job, worker, first, groups):
         group = max(end, group + 1)
 
 
-@njit(**OPTIONS)
+@compiled
 def exchange_verified_interleaved(zero, job, worker, first, groups, good):
     """Groups side by side with partial pivoting, to memory; the systems that are not as good as is promised wait.
 
@@ -119,7 +118,7 @@ def exchange_verified_interleaved(zero, job, worker, first, groups, good):
 EXCHANGE_VERIFIED_INTERLEAVED = STEPS.add_step(exchange_verified_interleaved)
 
 
-@njit(**OPTIONS)
+@compiled
 def start_interleaved(zero, job, worker, first, groups):
     """Aim at the first of some groups, every lane of which has still its certificate."""
     bind_group(zero, job, worker, first, lanes_of(zero, ()))
@@ -127,20 +126,20 @@ def start_interleaved(zero, job, worker, first, groups):
         set_word(worker.good + 8 * group, (1 << 2 * lanes_of(zero, ())) - 1)
 
 
-@njit(**OPTIONS)
+@compiled
 def solution_interleaved(zero, worker):
     """Where the first row of a solution is, and how far the next."""
     x = operand_of(zero, worker.bindings, X_)
     return x.lanes[0], x.stride
 
 
-@njit(**OPTIONS)
+@compiled
 def past_caches(zero, job):
     """Whether a solution goes straight to memory: large, in whole lines, not in place of d."""
     return job.pointers[D_] != job.pointers[X_] and job.flags & J.LARGE and begins_lines(zero, job)
 
 
-@njit(**ONCE)
+@inlined
 def sweep_down(zero, job, worker, groups, mask, eliminate):
     """c' and y' of all rows of all groups, and their certificates; False when no lane of any has one left.
 
@@ -161,7 +160,7 @@ def sweep_down(zero, job, worker, groups, mask, eliminate):
     return True
 
 
-@njit(**OPTIONS)
+@compiled
 def exchange_interleaved(zero, job, worker, first, groups):
     """The same with partial pivoting."""
     start_interleaved(zero, job, worker, first, groups)
@@ -172,7 +171,7 @@ def exchange_interleaved(zero, job, worker, first, groups):
 EXCHANGED_INTERLEAVED = STEPS.add_step(exchange_interleaved)
 
 
-@njit(**ONCE)
+@inlined
 def exchange(zero, job, worker, first, groups, mask, pivot, unpivot, unpivot_stream):
     """Groups that are aimed at, with partial pivoting, to memory; ``mask``: as in `sweep_down`."""
     lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), job.rows, worker.kept
@@ -196,7 +195,7 @@ def exchange(zero, job, worker, first, groups, mask, pivot, unpivot, unpivot_str
         unpivot(zero, words)
 
 
-@njit(**OPTIONS)
+@compiled
 def all_certified(zero, job, worker, groups):
     for group in range(groups):
         if uncertified_lanes(zero, job, word(worker.good + 8 * group), lanes_of(zero, ())) != 0:
@@ -204,13 +203,13 @@ def all_certified(zero, job, worker, groups):
     return True
 
 
-@njit(**OPTIONS)
+@compiled
 def begins_lines(zero, job):
     """Whether groups can be placed where cache lines of the solution begin."""
     return job.flags & J.LINED != 0 and job.pointers[X_] % (bytes_of_real(zero, ()) * parts_of(zero, ())) == 0
 
 
-@njit(**OPTIONS)
+@compiled
 def extent(zero, job, tile):
     """The systems low <= k < high of a tile; from ``whole`` on, before ``rest``, they are whole groups side by side."""
     lanes, width, interleaved = lanes_of(zero, ()), job.lanes, job.interleaved

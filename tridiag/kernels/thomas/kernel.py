@@ -8,7 +8,7 @@ certificate are eliminated again with pivoting, and refined, or left to another 
 from __future__ import annotations
 
 import numpy as np
-from numba import cfunc, njit, types
+from numba import cfunc, types
 
 from tridiag.kernels.access.operands import bytes_of_real, lanes_of, parts_of
 from tridiag.kernels.jobs.words import systems as J
@@ -16,10 +16,10 @@ from tridiag.kernels.jobs.words.systems import D_, X_, Systems
 from tridiag.kernels.runtime.system import fresh
 from tridiag.kernels.runtime.threads import beginning, job_at, runner, task_runner
 from tridiag.kernels.runtime.work_items import items, part_of_item, report, reports
+from tridiag.kernels.simd.compiled import compiled, inlined
 from tridiag.kernels.simd.functions import definition
 from tridiag.kernels.simd.memory import c_function, call, flush, free, load, malloc, set_byte, set_word, variable, word
 from tridiag.kernels.simd.records import RecordAt, address_of, at
-from tridiag.kernels.simd.vector import ONCE, OPTIONS
 from tridiag.kernels.thomas.both_ends import BOTH_ENDS, LEFT, SOLVED, SUBSTITUTE_ENDS
 from tridiag.kernels.thomas.deferred import CATCH_UP, some_wait
 from tridiag.kernels.thomas.few_factors import factor_one_by_one
@@ -42,7 +42,7 @@ from tridiag.kernels.thomas.workspace import allocate_workspace, free_workspace
 JOB, systems_at = RecordAt(Systems), at(Systems)
 
 
-@njit(**ONCE)
+@inlined
 def solve_tile(zero, job, worker, tile, follows, solve_one, solve_many_interleaved):
     """One group, or the groups of a stretch of systems that lie side by side; the first and the last may be partial.
 
@@ -63,7 +63,7 @@ def solve_tile(zero, job, worker, tile, follows, solve_one, solve_many_interleav
     return low, high
 
 
-@njit(**OPTIONS)
+@compiled
 def solved_before(job, low, high):
     """Whether systems are solved that `tridiag.kernels.thomas.row_blocks` may have solved."""
     doubts, system = job.doubts, low
@@ -72,18 +72,18 @@ def solved_before(job, low, high):
     return doubts != 0 and system == high
 
 
-@njit(**OPTIONS)
+@compiled
 def solve_nothing(zero, place):
     """In place of what solves systems that lie side by side, where there are none."""
 
 
-@njit(**ONCE)
+@inlined
 def none_short(zero, job, worker, first, last, solve_one):
     """In place of `solve_short`, where no systems lie end to end."""
     return 0
 
 
-@njit(**ONCE)
+@inlined
 def solve_few_rows(zero, job, worker, first, last, solve_one):
     """Some systems from ``first`` on of few rows that lie end to end or evenly spaced: how many; 0, they do not."""
     if job.flags & J.GATHERED:
@@ -91,13 +91,13 @@ def solve_few_rows(zero, job, worker, first, last, solve_one):
     return solve_short(zero, job, worker, first, last, solve_one, through_whole)
 
 
-@njit(**ONCE)
+@inlined
 def solve_few_masked_rows(zero, job, worker, first, last, solve_one):
     """The same of systems of which rows are taken out."""
     return solve_short(zero, job, worker, first, last, solve_one, through_masked)
 
 
-@njit(**ONCE)
+@inlined
 def work_tiles(job, zero, solve_one, solve_many_interleaved, solve_some):
     """Claim items until none is left, with these functions for groups; called by every thread of a job."""
     worker = allocate_workspace(zero, job)
@@ -128,43 +128,43 @@ def work_tiles(job, zero, solve_one, solve_many_interleaved, solve_some):
     free_workspace(worker)
 
 
-@njit(**OPTIONS)
+@compiled
 def work_rows(job, zero):
     """Systems with a matrix and one right side each, none of them side by side."""
     work_tiles(job, zero, SOLVE_GROUP, solve_nothing, solve_few_rows)
 
 
-@njit(**OPTIONS)
+@compiled
 def work_interleaved(job, zero):
     """Systems with a matrix and one right side each."""
     work_tiles(job, zero, SOLVE_GROUP, SOLVE_INTERLEAVED, none_short)
 
 
-@njit(**OPTIONS)
+@compiled
 def work_pivoted(job, zero):
     """The same with partial pivoting throughout."""
     work_tiles(job, zero, EXCHANGE_GROUP, EXCHANGED_INTERLEAVED, none_short)
 
 
-@njit(**OPTIONS)
+@compiled
 def work_masked(job, zero):
     """Systems side by side of which rows are taken out."""
     work_tiles(job, zero, SOLVE_MASKED_GROUP, SOLVE_MASKED, none_short)
 
 
-@njit(**OPTIONS)
+@compiled
 def work_masked_rows(job, zero):
     """Systems of which rows are taken out, none of them side by side."""
     work_tiles(job, zero, SOLVE_MASKED_ROWS, solve_nothing, solve_few_masked_rows)
 
 
-@njit(**OPTIONS)
+@compiled
 def work_pivoted_masked(job, zero):
     """The same with partial pivoting throughout."""
     work_tiles(job, zero, EXCHANGE_GROUP, EXCHANGED_MASKED, none_short)
 
 
-@njit(**OPTIONS)
+@compiled
 def work_multiple_rhs(job, zero):
     """The same where matrices have many right sides, or are only factored."""
     worker = allocate_workspace(zero, job)
@@ -198,7 +198,7 @@ def work_multiple_rhs(job, zero):
     free_workspace(worker)
 
 
-@njit(**OPTIONS)
+@compiled
 def work_few_matrices(job, zero):
     """The same where few matrices have many right sides, one in each lane, or are only factored for such."""
     worker = allocate_workspace(zero, job)
@@ -225,7 +225,7 @@ TASKS = {
 }
 
 
-@njit(**OPTIONS)
+@compiled
 def prepare_few_matrices(job, zero):
     """Factor the few matrices that many right sides share, before any right side; without memory there is no task.
 
@@ -265,7 +265,7 @@ def prepare_few_matrices(job, zero):
 preparation = c_function(prepare_few_matrices, "tridiag_prepare", first=JOB)
 
 
-@njit(**OPTIONS)
+@compiled
 def prepare_storage(job, zero):
     begin_storage(job)
     begin_stamps(job)

@@ -5,8 +5,6 @@ The mask is read where it lies if that of neighbours is side by side; else that 
 
 from __future__ import annotations
 
-from numba import njit
-
 from tridiag.kernels.access.bind import operand_of
 from tridiag.kernels.access.masked_layouts import GATHER_MASK
 from tridiag.kernels.access.operands import bytes_of_real, bytes_of_row, lanes_of, parts_of
@@ -14,9 +12,9 @@ from tridiag.kernels.access.rows import ZERO
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import WHERE_
 from tridiag.kernels.runtime.work_items import field
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import set_word, word
-from tridiag.kernels.simd.vector import OPTIONS
 from tridiag.kernels.thomas.bands import moved_operands
 from tridiag.kernels.thomas.bind import bind_group, read_mask
 from tridiag.kernels.thomas.interleaved import (
@@ -48,13 +46,13 @@ from tridiag.kernels.thomas.workspace import STEPS
 FEW_ROWS = 64  # of a group that fills no vector, after which it is looked at for systems without certificate
 
 
-@njit(**OPTIONS)
+@compiled
 def step_of_lanes(job):
     """Bytes from the mask of a system to that of its neighbour."""
     return field(job, J.AXES + J.AXIS_WORDS * (job.matrix_axes - 1) + 1 + WHERE_)
 
 
-@njit(**OPTIONS)
+@compiled
 def masks_of_tile(zero, job, worker, groups):
     """Where the mask of some groups lies, how far the next row, and the next lane; the first of them is bound."""
     lanes, n, operand = lanes_of(zero, ()), job.rows, operand_of(zero, worker.bindings, WHERE_)
@@ -68,14 +66,14 @@ def masks_of_tile(zero, job, worker, groups):
     return worker.masks, count * lanes, side
 
 
-@njit(**OPTIONS)
+@compiled
 def start_masked(zero, job, worker, first, groups):
     """As `start_interleaved`; where the mask of the groups lies."""
     start_interleaved(zero, job, worker, first, groups)
     return masks_of_tile(zero, job, worker, groups)
 
 
-@njit(**OPTIONS)
+@compiled
 def solve_masked(zero, job, worker, first, groups):
     """Groups that lie side by side, row by row through all of them."""
     lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), job.rows, worker.kept
@@ -105,7 +103,7 @@ def solve_masked(zero, job, worker, first, groups):
 SOLVE_MASKED = STEPS.add_step(solve_masked)
 
 
-@njit(**OPTIONS)
+@compiled
 def solve_masked_group(zero, job, worker, first, used, follows):
     """A group at an end of a tile, of neighbours that fill no vector; or systems that lie anyhow."""
     if parts_of(zero, ()) == 2 or job.interleaved == 0 or not solve_narrow(zero, job, worker, first, used):
@@ -115,7 +113,7 @@ def solve_masked_group(zero, job, worker, first, used, follows):
 SOLVE_MASKED_GROUP = STEPS.add_step(solve_masked_group)
 
 
-@njit(**OPTIONS)
+@compiled
 def solve_narrow(zero, job, worker, first, used):
     """A group of neighbours to memory, its state in registers; False where a system has no certificate."""
     lanes, row, n, step = lanes_of(zero, ()), bytes_of_row(zero, ()), job.rows, ROWS_PLAIN * bytes_of_row(zero, ())
@@ -137,7 +135,7 @@ def solve_narrow(zero, job, worker, first, used):
     return True
 
 
-@njit(**OPTIONS)
+@compiled
 def gather(zero, job, worker, used):
     """The mask of so many lanes of the group that is bound, in whole vectors; its words are as of `masks_of_tile`."""
     lanes, operand = lanes_of(zero, ()), operand_of(zero, worker.bindings, WHERE_)
@@ -148,7 +146,7 @@ def gather(zero, job, worker, used):
     return worker.masks, lanes, 0
 
 
-@njit(**OPTIONS)
+@compiled
 def exchange_masked(zero, job, worker, first, groups):
     """As `solve_masked`, with partial pivoting."""
     mask = start_masked(zero, job, worker, first, groups)

@@ -5,16 +5,16 @@ Those of few rows that lie end to end are sorted in registers, as there.
 
 from __future__ import annotations
 
-from numba import njit, types
+from numba import types
 
 from tridiag.kernels.access.operands import bytes_of_real
 from tridiag.kernels.jobs.words.record import Word
 from tridiag.kernels.jobs.words.systems import WHERE_, Systems
 from tridiag.kernels.runtime.work_items import report
 from tridiag.kernels.runtime.workspace import Workspace, aligned, workspace
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.memory import c_function
 from tridiag.kernels.simd.records import RecordAt, at
-from tridiag.kernels.simd.vector import OPTIONS
 from tridiag.kernels.thomas.both_ends import (
     band_words,
     eliminate_neighbours,
@@ -42,31 +42,31 @@ ARRAYS, allocate, give_back = workspace(MaskedEnds, "kept", "good", "masks")
 ends_at = at(MaskedEnds)
 
 
-@njit(**OPTIONS)
+@compiled
 def sizes_of(zero, job):
     """The bytes that are kept of neighbours but those in vectors, and of their good systems."""
     pairs = (job.abreast - in_vectors(zero, job) + PAIR - 1) // PAIR
     return pairs * (job.rows // 2 + 2) * ROWS_PLAIN * 2 * PAIR * bytes_of_real(zero, ()), 8 * pairs
 
 
-@njit(**OPTIONS)
+@compiled
 def pair(zero, job):
     return PAIR
 
 
-@njit(**OPTIONS)
+@compiled
 def masks_of_pairs(zero, job, first):
     return band_words(zero, job, WHERE_, 0, first, 1)
 
 
-@njit(**OPTIONS)
+@compiled
 def allocate_ends(zero, job, kept, good):
     vectors = in_vectors(zero, job)
     masks = aligned(vectors * job.rows) if vectors != 0 and not masks_end_to_end(job) else 0
     return allocate(ARRAYS(kept=kept, good=good, masks=masks))
 
 
-@njit(**OPTIONS)
+@compiled
 def eliminate_all(zero, job, ends):
     """ALL, SOME or 0 of the systems have certificates."""
     vectors, sizes = in_vectors(zero, job), sizes_of(zero, job)
@@ -76,7 +76,7 @@ def eliminate_all(zero, job, ends):
     return of_both(zero, job, ends, found)
 
 
-@njit(**OPTIONS)
+@compiled
 def substitute_both_ways(job, zero):
     """The solution of the certified systems."""
     ends, vectors = ends_at(job.ends), in_vectors(zero, job)

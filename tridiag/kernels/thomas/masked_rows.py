@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from tridiag.kernels.access.operands import bytes_of_row, lanes_of
-from tridiag.kernels.simd.vector import OPTIONS
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.thomas.bands import moved_operands, straight_rows
 from tridiag.kernels.thomas.masked_sweeps import ELIMINATE_MASKED_CONTIGUOUS, SUBSTITUTE_MASKED_CONTIGUOUS
 from tridiag.kernels.thomas.one_vector import solve_bound
@@ -13,13 +11,13 @@ from tridiag.kernels.thomas.sweeps import ROWS_PLAIN
 from tridiag.kernels.thomas.workspace import STEPS
 
 
-@njit(**OPTIONS)
+@compiled
 def mask_at_first(zero, worker):
     """Where the mask of the first row of a group lies."""
     return worker.mask + lanes_of(zero, ())
 
 
-@njit(**OPTIONS)
+@compiled
 def eliminate_masked(zero, job, worker, first, last):
     """As `one_vector.eliminate_straight`."""
     low, step = worker.low, ROWS_PLAIN * bytes_of_row(zero, ())
@@ -28,14 +26,14 @@ def eliminate_masked(zero, job, worker, first, last):
     ELIMINATE_MASKED_CONTIGUOUS(zero, (*layout, *places, first, last))
 
 
-@njit(**OPTIONS)
+@compiled
 def substitute_masked(zero, worker, at, x, first, last):
     """As `one_vector.substitute_straight`."""
     step, mask = ROWS_PLAIN * bytes_of_row(zero, ()), mask_at_first(zero, worker)
     SUBSTITUTE_MASKED_CONTIGUOUS(zero, (at, step, worker.carry, x, first, last, mask))
 
 
-@njit(**OPTIONS)
+@compiled
 def solve_masked_rows(zero, job, worker, first, used, follows):
     """As `one_vector.solve_group`."""
     solve_bound(zero, job, worker, first, used, follows, straight_rows, eliminate_masked, substitute_masked)

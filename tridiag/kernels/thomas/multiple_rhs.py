@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from tridiag.kernels.access.bind import bind_lanes
 from tridiag.kernels.access.operands import (
     bytes_of_real,
@@ -14,9 +12,10 @@ from tridiag.kernels.access.operands import (
 from tridiag.kernels.access.rows import ZERO
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import D_, OPERANDS, X_
+from tridiag.kernels.simd.compiled import compiled, inlined
 from tridiag.kernels.simd.interrupts import PIECE, stopping
 from tridiag.kernels.simd.memory import load, set_byte, store, variable
-from tridiag.kernels.simd.vector import LINE, ONCE, OPTIONS
+from tridiag.kernels.simd.vector import LINE
 from tridiag.kernels.thomas.bind import advance, bind_few_matrices, bind_matrices, read_mask, side_offsets
 from tridiag.kernels.thomas.factored import factor_group, is_wide, solve_factored, substitute_wide
 from tridiag.kernels.thomas.factored_loops import (
@@ -42,7 +41,7 @@ from tridiag.kernels.thomas.workspace import (
 )
 
 
-@njit(**OPTIONS)
+@compiled
 def tell_kinds(zero, job, worker, first, used, uncertified, factors):
     """Which lanes of a group are uncertified, and its stamps, where matrices have some that lie in groups."""
     for lane in range(used):
@@ -54,7 +53,7 @@ def tell_kinds(zero, job, worker, first, used, uncertified, factors):
             pack_tile(zero, job, worker, first, used)
 
 
-@njit(**ONCE)
+@inlined
 def solve_multiple_rhs(zero, job, worker, tile, first, used, k0, k1, follows):
     """A group of matrices, each with right sides k0 <= k < k1: to be factored, or factored before.
 
@@ -99,7 +98,7 @@ def solve_multiple_rhs(zero, job, worker, tile, first, used, k0, k1, follows):
     return True
 
 
-@njit(**OPTIONS)
+@compiled
 def bind_side(zero, job, worker, first, used, k, k0, k1, follows):
     """Point a group at right side k: from k - 1, or the last one of the group before, on where one step leads there."""
     sides, right = job.right_axes, J.AXES + J.AXIS_WORDS * job.matrix_axes
@@ -113,12 +112,12 @@ def bind_side(zero, job, worker, first, used, k, k0, k1, follows):
         advance(zero, job, worker, right, D_, OPERANDS, 1 if k > k0 else k0 + 1 - k1)
 
 
-@njit(**OPTIONS)
+@compiled
 def bind_operands(zero, job, worker, first, used, base, low, high):
     bind_lanes(zero, job, J.AXES, job.matrix_axes, first, used, base, worker.bindings, low, high)
 
 
-@njit(**ONCE)
+@inlined
 def solve_few_matrices(zero, job, worker, matrix, k0, k1):
     """Right sides k0 <= k < k1 of one factored matrix, one in each lane."""
     lanes, count, right = lanes_of(zero, ()), job.right_axes, bind_few_matrices(zero, job, worker, matrix)
@@ -159,7 +158,7 @@ def solve_few_matrices(zero, job, worker, matrix, k0, k1):
             moved = 0
 
 
-@njit(**ONCE)
+@inlined
 def factor_few_matrices(zero, job, worker):
     """The few matrices of a job, one in each lane, to factors of one number each."""
     matrices, n, row, first = job.matrices, job.rows, bytes_of_row(zero, ()), variable(0)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from tridiag.kernels.access.bind import operand_of
 from tridiag.kernels.access.load_store import store_rows
 from tridiag.kernels.access.operands import bytes_of_row, lanes_of
 from tridiag.kernels.access.rows import ZERO
 from tridiag.kernels.jobs.words.systems import X_
+from tridiag.kernels.simd.compiled import compiled, inlined
 from tridiag.kernels.simd.interrupts import stopping, stopping_at
 from tridiag.kernels.simd.memory import set_word, variable, word
-from tridiag.kernels.simd.vector import ONCE, OPTIONS
 from tridiag.kernels.thomas.bands import moved_operands, straight, views_of_block
 from tridiag.kernels.thomas.bind import bind_next, mask_view
 from tridiag.kernels.thomas.deferred import mark, may_wait, put_off, verifiable
@@ -34,7 +32,7 @@ EARLY = 32  # rows after which a group is looked at for lanes that may go on,
 VERY_EARLY = 8  # ... and the first time
 
 
-@njit(**OPTIONS)
+@compiled
 def eliminate_block(zero, job, worker, i0, i1, target):
     """One block of rows: its bands, then the sweep."""
     views, (mask, mask_step) = views_of_block(zero, job, worker, i0, i1, 4), mask_view(zero, worker, i0)
@@ -42,7 +40,7 @@ def eliminate_block(zero, job, worker, i0, i1, target):
     ELIMINATE(zero, (*views, mask, mask_step, worker.bindings, i0, *places, variable(0), i1 - i0))
 
 
-@njit(**OPTIONS)
+@compiled
 def solve_group(zero, job, worker, first, used, follows):
     """Systems with a matrix and one right side each, one in each lane; ``follows``: behind the group before."""
     solve_bound(zero, job, worker, first, used, follows, straight, eliminate_straight, substitute_straight)
@@ -51,7 +49,7 @@ def solve_group(zero, job, worker, first, used, follows):
 SOLVE_GROUP = STEPS.add_step(solve_group)
 
 
-@njit(**ONCE)
+@inlined
 def solve_bound(zero, job, worker, first, used, follows, rows_of, eliminate, substitute):
     """The same with some straight sweeps, and the function that tells of which rows they are."""
     row = bytes_of_row(zero, ())
@@ -64,7 +62,7 @@ def solve_bound(zero, job, worker, first, used, follows, rows_of, eliminate, sub
         settle_group(zero, job, worker, first, used, good, solution, ROWS_PLAIN * row)
 
 
-@njit(**OPTIONS)
+@compiled
 def settle_group(zero, job, worker, first, used, good, source, step):
     """The solution of a group to memory, from ``source``; lanes without certificate wait, or are left to others."""
     if stopping():
@@ -85,7 +83,7 @@ def settle_group(zero, job, worker, first, used, good, source, step):
         put_off(worker.unsolved if verified else worker.unrefined, first, uncertified)
 
 
-@njit(**OPTIONS)
+@compiled
 def sweep_down(zero, job, worker, used, rows, eliminate):
     """c' and y' of all rows of a group, and its certificates; gives up and returns False when no lane has one left."""
     row, low, high = bytes_of_row(zero, ()), worker.low, worker.high
@@ -104,7 +102,7 @@ def sweep_down(zero, job, worker, used, rows, eliminate):
     return not hopeless(zero, job, good, used)
 
 
-@njit(**OPTIONS)
+@compiled
 def eliminate_blocks(zero, job, worker, first, last):
     for i0 in range(first, last, BLOCK):
         if stopping_at(i0 // BLOCK, 64):
@@ -113,14 +111,14 @@ def eliminate_blocks(zero, job, worker, first, last):
         eliminate_block(zero, job, worker, i0, min(i0 + BLOCK, last), target)
 
 
-@njit(**OPTIONS)
+@compiled
 def eliminate_straight(zero, job, worker, first, last):
     low, step = worker.low, ROWS_PLAIN * bytes_of_row(zero, ())
     places = worker.kept + (first - low + 1) * step, step, worker.carry, worker.good
     ELIMINATE_CONTIGUOUS(zero, (*moved_operands(zero, job, worker), low, worker.high, *places, first, last))
 
 
-@njit(**OPTIONS)
+@compiled
 def sweep_up(zero, job, worker, used, rows, substitute):
     """x of all rows of a group, in place of y'; or to memory at once if no lane needs more, which is the result."""
     lanes, row, low, high = lanes_of(zero, ()), bytes_of_row(zero, ()), worker.low, worker.high
@@ -139,12 +137,12 @@ def sweep_up(zero, job, worker, used, rows, substitute):
     return True
 
 
-@njit(**OPTIONS)
+@compiled
 def substitute_straight(zero, worker, at, x, first, last):
     SUBSTITUTE_CONTIGUOUS(zero, (at, ROWS_PLAIN * bytes_of_row(zero, ()), worker.carry, x, first, last))
 
 
-@njit(**OPTIONS)
+@compiled
 def backward_block(zero, job, worker, first, last, store):
     row, x = bytes_of_row(zero, ()), operand_of(zero, worker.bindings, X_)
     if first < last:
@@ -154,7 +152,7 @@ def backward_block(zero, job, worker, first, last, store):
             store_rows(zero, x, first, last, at + X_PLAIN * row, ROWS_PLAIN * row, lanes_of(zero, ()))
 
 
-@njit(**OPTIONS)
+@compiled
 def backward_rows(zero, worker, at, step, carry, first, last):
     """x in place of y', which lies behind c', in rows that are ``step`` bytes apart."""
     x, (mask, mask_step) = operand_of(zero, worker.bindings, X_), mask_view(zero, worker, first)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from tridiag.kernels.access.bind import operand_of
 from tridiag.kernels.access.load_store import load_rows, store_rows
 from tridiag.kernels.access.operands import bytes_of_row, lanes_of
 from tridiag.kernels.access.rows import ITERATE, RIGHT
 from tridiag.kernels.jobs.words.systems import D_, X_
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.interrupts import stopping, stopping_at
 from tridiag.kernels.simd.memory import set_word, variable
-from tridiag.kernels.simd.vector import OPTIONS
 from tridiag.kernels.thomas.bands import moved_operands, straight, views_of_block
 from tridiag.kernels.thomas.bind import bind_next, mask_view
 from tridiag.kernels.thomas.refine import FINISH_GROUP, load_tile
@@ -29,7 +27,7 @@ from tridiag.kernels.thomas.sweeps import (
 from tridiag.kernels.thomas.workspace import BLOCK, STEPS
 
 
-@njit(**OPTIONS)
+@compiled
 def exchange_group(zero, job, worker, first, used, follows):
     """Systems with a matrix and one right side each, with partial pivoting."""
     lanes, row, good, none = lanes_of(zero, ()), bytes_of_row(zero, ()), worker.good, variable(0)
@@ -46,7 +44,7 @@ def exchange_group(zero, job, worker, first, used, follows):
 EXCHANGE_GROUP = STEPS.add_step(exchange_group)
 
 
-@njit(**OPTIONS)
+@compiled
 def exchange_verified(zero, job, worker, used):
     """The group at hand with partial pivoting, to memory; the lanes where the solution is as good as is promised."""
     n, x = job.rows, operand_of(zero, worker.bindings, X_)
@@ -71,7 +69,7 @@ def exchange_verified(zero, job, worker, used):
 EXCHANGE_VERIFIED = STEPS.add_step(exchange_verified)
 
 
-@njit(**OPTIONS)
+@compiled
 def exchange_rows(zero, job, worker):
     """The pivot rows of a group. Which of its rows are straight, and the lanes whose pivots were all fine."""
     row, n = bytes_of_row(zero, ()), job.rows
@@ -86,7 +84,7 @@ def exchange_rows(zero, job, worker):
     return start, last, CLOSE_PIVOTED(zero, end)
 
 
-@njit(**OPTIONS)
+@compiled
 def back_to_memory(zero, job, worker, start, last):
     """The solution of a whole group from its pivot rows."""
     none, every, n, step = variable(0), variable(1), job.rows, ROWS_PIVOTED * bytes_of_row(zero, ())
@@ -96,7 +94,7 @@ def back_to_memory(zero, job, worker, start, last):
     back_exchanged(zero, job, worker, none, start, every)
 
 
-@njit(**OPTIONS)
+@compiled
 def keep_all_rows(zero, job, worker):
     """Sweep over all rows of a group, also those at the ends that are taken out, all lanes without a bad pivot yet."""
     n = job.rows
@@ -106,7 +104,7 @@ def keep_all_rows(zero, job, worker):
     set_word(worker.good, (1 << lanes_of(zero, ())) - 1)
 
 
-@njit(**OPTIONS)
+@compiled
 def exchange_blocks(zero, job, worker, first, last):
     kept, step = worker.kept, ROWS_PIVOTED * bytes_of_row(zero, ())
     carry, good = worker.carry, worker.good
@@ -119,14 +117,14 @@ def exchange_blocks(zero, job, worker, first, last):
         PIVOT(zero, (*views, mask, mask_step, worker.bindings, i0, *places, variable(0), i1 - i0))
 
 
-@njit(**OPTIONS)
+@compiled
 def exchange_straight(zero, job, worker, first, last):
     step = ROWS_PIVOTED * bytes_of_row(zero, ())
     places = worker.kept + first * step, step, worker.carry, worker.good
     PIVOT_CONTIGUOUS(zero, (*moved_operands(zero, job, worker), variable(0), job.rows, *places, first, last))
 
 
-@njit(**OPTIONS)
+@compiled
 def back_exchanged(zero, job, worker, first, last, store):
     """Rows first <= i < last of the solution, in their place and perhaps to memory."""
     row, x = bytes_of_row(zero, ()), operand_of(zero, worker.bindings, X_)

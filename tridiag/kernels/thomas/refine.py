@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit, types
+from numba import types
 
 from tridiag.algorithms.elimination import REFINE_STEPS
 from tridiag.kernels.access.bind import operand_of
@@ -13,9 +13,9 @@ from tridiag.kernels.access.operands import bytes_of_row, lanes_of
 from tridiag.kernels.access.rows import BEST, CUT, ITERATE, MERGE, REST, RIGHT
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import X_
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.interrupts import stopping
 from tridiag.kernels.simd.memory import load, set_half_word, variable, word
-from tridiag.kernels.simd.vector import OPTIONS
 from tridiag.kernels.thomas.bands import load_band, right_side
 from tridiag.kernels.thomas.bind import mask_view
 from tridiag.kernels.thomas.refined_loops import ELIMINATE_PIVOTED, IMPROVE, JUDGE, SUBSTITUTE_PIVOTED, ZERO_PIVOTS
@@ -26,14 +26,14 @@ from tridiag.kernels.thomas.workspace import (
 )
 
 
-@njit(**OPTIONS)
+@compiled
 def uncertified_lanes(zero, job, good, used):
     """Of the used lanes those to be eliminated again: uncertified; or if that is all the same, not `invertible`."""
     plain = job.promise == J.PLAIN
     return ((1 << used) - 1) & ~(good >> lanes_of(zero, ()) if plain else good)
 
 
-@njit(**OPTIONS)
+@compiled
 def load_tile(zero, job, worker):
     """All rows of a group's matrices as planes, cut."""
     low, high, tile = worker.low, worker.high, worker.tile
@@ -45,7 +45,7 @@ def load_tile(zero, job, worker):
         CUT(zero, (tile, tile + plane, tile + 2 * plane, mask, high - low))
 
 
-@njit(**OPTIONS)
+@compiled
 def eliminate_uncertified(zero, job, worker, first, lanes):
     """A group by divisions, with partial pivoting unless that is not wanted.
 
@@ -58,7 +58,7 @@ def eliminate_uncertified(zero, job, worker, first, lanes):
     return tell_singular(zero, job, worker, first, lanes, regular_tile)
 
 
-@njit(**OPTIONS)
+@compiled
 def eliminate_tile(zero, job, worker):
     """The matrices in the planes of a group."""
     low, rows, tile = worker.low, worker.high - worker.low, worker.tile
@@ -67,7 +67,7 @@ def eliminate_tile(zero, job, worker):
     ELIMINATE_PIVOTED(zero, words)
 
 
-@njit(**OPTIONS)
+@compiled
 def tell_singular(zero, job, worker, first, lanes, regular):
     """Of the given lanes those that met a zero pivot, and their status to the caller.
 
@@ -85,7 +85,7 @@ def tell_singular(zero, job, worker, first, lanes, regular):
     return singular
 
 
-@njit(**OPTIONS)
+@compiled
 def substitute_tile(zero, job, worker, right):
     """The solution in place of a right side, from the eliminated planes of a group."""
     low, rows = worker.low, worker.high - worker.low
@@ -93,7 +93,7 @@ def substitute_tile(zero, job, worker, right):
     SUBSTITUTE_PIVOTED(zero, (worker.tile, rows, worker.swaps, mask, step, right, x, low))
 
 
-@njit(**OPTIONS)
+@compiled
 def substitute_uncertified(zero, job, worker, lanes, substitute, try_scales):
     """The right side at hand of an eliminated group, refined under "auto"; returns the address of the solution.
 
@@ -121,7 +121,7 @@ def substitute_uncertified(zero, job, worker, lanes, substitute, try_scales):
     return tile + BEST * plane
 
 
-@njit(**OPTIONS)
+@compiled
 def solve_with_scales(zero, job, worker, poor, load, eliminate, substitute):
     """The right side at hand once more in the given lanes, where entries are wide apart.
 
@@ -147,7 +147,7 @@ def solve_with_scales(zero, job, worker, poor, load, eliminate, substitute):
     eliminate(zero, job, worker)
 
 
-@njit(**OPTIONS)
+@compiled
 def substitute_scaled(zero, job, worker, right, substitute):
     """The solution in place of a right side, from the eliminated planes of scaled matrices."""
     tile, rows, divided = worker.tile, worker.high - worker.low, worker.divided
@@ -156,7 +156,7 @@ def substitute_scaled(zero, job, worker, right, substitute):
     RESTORE(zero, (tile, rows, right, divided))
 
 
-@njit(**OPTIONS)
+@compiled
 def regular_with_scales(zero, job, worker, lanes, load, eliminate):
     """Of the given lanes, which met a zero pivot, those where entries are wide apart, and that meet none with scales.
 
@@ -176,21 +176,21 @@ def regular_with_scales(zero, job, worker, lanes, load, eliminate):
 def with_scales(kind: str, load: Any, eliminate: Any, substitute: Any) -> tuple[Any, Any]:
     """`regular_with_scales` and `solve_with_scales` for tiles of a kind, each compiled once in a kernel."""
 
-    @njit(**OPTIONS)
+    @compiled
     def find_regular(zero, job, worker, lanes):
         return regular_with_scales(zero, job, worker, lanes, load, eliminate)
 
-    @njit(**OPTIONS)
+    @compiled
     def solve_again(zero, job, worker, poor):
         solve_with_scales(zero, job, worker, poor, load, eliminate, substitute)
 
     found, solved = STEPS.add(f"regular_{kind}", find_regular), STEPS.add(f"{kind}_with_scales", solve_again)
 
-    @njit(**OPTIONS)
+    @compiled
     def regular(zero, job, worker, lanes):
         return found(zero, (job, worker, lanes))
 
-    @njit(**OPTIONS)
+    @compiled
     def try_scales(zero, job, worker, poor):
         solved(zero, (job, worker, poor))
 
@@ -200,14 +200,14 @@ def with_scales(kind: str, load: Any, eliminate: Any, substitute: Any) -> tuple[
 regular_tile, try_scales = with_scales("tile", load_tile, eliminate_tile, substitute_tile)
 
 
-@njit(**OPTIONS)
+@compiled
 def start_refining(zero, worker, lanes):
     """The residual of the first solution, and which of the given lanes are to be improved."""
     tile, rows = worker.tile, worker.high - worker.low
     return JUDGE(zero, (tile, rows, 0, worker.errors)) & lanes
 
 
-@njit(**OPTIONS)
+@compiled
 def refine(zero, worker, lanes, step):
     """The correction added; which lanes are to be improved again."""
     tile, rows = worker.tile, worker.high - worker.low
@@ -215,7 +215,7 @@ def refine(zero, worker, lanes, step):
     return JUDGE(zero, (tile, rows, step, worker.errors)) & lanes
 
 
-@njit(**OPTIONS)
+@compiled
 def store_solution(zero, job, worker, source, step, used, zero_pivot):
     """The rows of a solution to memory: zero where all systems take the row out, NaN in the dead lanes."""
     n, low, high, none = job.rows, worker.low, worker.high, variable(0)
@@ -231,7 +231,7 @@ def store_solution(zero, job, worker, source, step, used, zero_pivot):
             store_lane(zero, target, lane, n, worker.nans)
 
 
-@njit(**OPTIONS)
+@compiled
 def merge_uncertified(zero, source, step, solution, uncertified, every, rows):
     """Where the rows of a whole solution lie, and how far apart: the hard lanes joined to the others."""
     row = bytes_of_row(zero, ())
@@ -241,7 +241,7 @@ def merge_uncertified(zero, source, step, solution, uncertified, every, rows):
     return source, step
 
 
-@njit(**OPTIONS)
+@compiled
 def finish_group(zero, job, worker, first, used, good, source, step):
     """The solution of a group to memory, from ``source``, where it is right in lanes with a certificate."""
     if stopping():
@@ -259,7 +259,7 @@ def finish_group(zero, job, worker, first, used, good, source, step):
 FINISH_GROUP = STEPS.add_step(finish_group)
 
 
-@njit(**OPTIONS)
+@compiled
 def hopeless(zero, job, good, used):
     """Whether every system of a group is to be eliminated again."""
     return uncertified_lanes(zero, job, word(good), used) == (1 << used) - 1

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import cfunc, njit, types
+from numba import cfunc, types
 
 from tridiag.kernels.access.operands import bytes_of_real, bytes_of_row, lanes_of
 from tridiag.kernels.access.rows import ZERO
@@ -21,11 +21,11 @@ from tridiag.kernels.jobs.words.systems import D_, X_, Systems
 from tridiag.kernels.runtime.system import fresh
 from tridiag.kernels.runtime.threads import beginning, task_runner
 from tridiag.kernels.runtime.work_items import items
+from tridiag.kernels.simd.compiled import compiled, inlined
 from tridiag.kernels.simd.functions import definition
 from tridiag.kernels.simd.interrupts import stopping
 from tridiag.kernels.simd.memory import c_function, call, flush, free, load, set_byte, set_word, word
 from tridiag.kernels.simd.records import RecordAt, address_of, at
-from tridiag.kernels.simd.vector import ONCE, OPTIONS
 from tridiag.kernels.thomas.bind import bind_group
 from tridiag.kernels.thomas.block_records import (
     END,
@@ -58,7 +58,7 @@ JOB, systems_at = RecordAt(Systems), at(Systems)
 # ------------------------------------------------------------------------------------------------ one block
 
 
-@njit(**OPTIONS)
+@compiled
 def put_solution(zero, job, substitute, operands, i0, source, groups, count, carry, x, x_step, width, room):
     """x of ``count`` rows from ``i0`` on to memory, last row first; ``carry``: x behind them, and then of ``i0``."""
     row, side = bytes_of_row(zero, ()), bytes_of_real(zero, ())
@@ -78,7 +78,7 @@ def put_solution(zero, job, substitute, operands, i0, source, groups, count, car
         last = first
 
 
-@njit(**OPTIONS)
+@compiled
 def guess_behind(zero, job, substitute, operands, i0, source, groups, count, guess, most, room):
     """x of row ``i0``, the first of ``count`` rows, as if they were the last."""
     row = bytes_of_row(zero, ())
@@ -86,7 +86,7 @@ def guess_behind(zero, job, substitute, operands, i0, source, groups, count, gue
     substitute(zero, operands, i0, (source, depth(job) * groups * row, guess, groups, count, room, 0, most))
 
 
-@njit(**ONCE)
+@inlined
 def solve_block(zero, job, worker, item, read, begin, eliminate, substitute):
     """One block: x of its rows to memory, and its record."""
     (first, systems), (low, high), n = systems_of(job, item), rows_of(job, item), job.rows
@@ -127,7 +127,7 @@ def solve_block(zero, job, worker, item, read, begin, eliminate, substitute):
     copy(guesses + chunks % 2 * end, part_of(zero, job, item, GUESS), end)
 
 
-@njit(**OPTIONS)
+@compiled
 def begin_block(zero, job, worker, item, places, begin, eliminate):
     """The state before the first row, guessed from some rows above it; no lane is bad yet."""
     (operands, groups, state, room, buffer), (low, _) = places, rows_of(job, item)
@@ -140,18 +140,18 @@ def begin_block(zero, job, worker, item, places, begin, eliminate):
     copy(state, part_of(zero, job, item, START), depth(job) * groups * bytes_of_row(zero, ()))
 
 
-@njit(**OPTIONS)
+@compiled
 def agree_behind(zero, job, guess, found, groups, good):
     """Keep only those lanes where x is what was guessed."""
     AGREE(zero, (guess, found, carried(job) * bytes_of_row(zero, ()), 2 if exchanges(job) else 1, groups, good))
 
 
-@njit(**OPTIONS)
+@compiled
 def bad_lanes(zero, job, good):
     return uncertified_lanes(zero, job, word(good), lanes_of(zero, ()))
 
 
-@njit(**OPTIONS)
+@compiled
 def some_good(zero, job, good, groups, systems):
     found, every = False, (1 << min(systems, lanes_of(zero, ()))) - 1
     for group in range(groups):
@@ -162,7 +162,7 @@ def some_good(zero, job, good, groups, systems):
 # ------------------------------------------------------------------------------------------------ all blocks
 
 
-@njit(**OPTIONS)
+@compiled
 def work_blocks(job, zero, read, begin, eliminate, substitute):
     """Claim blocks until none is left; called by every thread of a job."""
     groups = job.span_groups
@@ -181,14 +181,14 @@ def work_of(sweeps: Any) -> Any:
     """The work of a job by such functions for rows of a block."""
     read, begin, eliminate, substitute = sweeps
 
-    @njit(**OPTIONS)
+    @compiled
     def work(job, zero):
         work_blocks(job, zero, read, begin, eliminate, substitute)
 
     return work
 
 
-@njit(**OPTIONS)
+@compiled
 def compare(zero, job, item):
     """Keep only those lanes of a block that begins as the block before it ends."""
     (_, systems), record = systems_of(job, item), record_of(zero, job, item)
@@ -199,7 +199,7 @@ def compare(zero, job, item):
     agree_behind(zero, job, guess, found, groups, record)
 
 
-@njit(**OPTIONS)
+@compiled
 def doubt(zero, job, item):
     """Mark the systems of a block that are to be solved again; how many there are."""
     (first, systems), record, count = systems_of(job, item), record_of(zero, job, item), 0
@@ -214,7 +214,7 @@ def doubt(zero, job, item):
     return count
 
 
-@njit(**OPTIONS)
+@compiled
 def judge(zero, job, blocks):
     """Mark the systems that are to be solved again; how many there are."""
     matrices, none = job.matrices, job.hopeless or job.next == 0
@@ -230,7 +230,7 @@ def judge(zero, job, blocks):
     return count
 
 
-@njit(**OPTIONS)
+@compiled
 def solve_blocks(job, zero, task):
     """All blocks by all threads; how many systems are to be solved again, as ``job.doubts`` says."""
     matrices, items = job.matrices, job.items
@@ -253,7 +253,7 @@ def solve_blocks(job, zero, task):
     return count
 
 
-@njit(**OPTIONS)
+@compiled
 def solve_plain(job, zero):
     """Systems that fill no vector are, as whole ones, such as lie anyhow, unless `both_ends` takes them."""
     count = solve_blocks(job, zero, plain_task(zero))
@@ -262,12 +262,12 @@ def solve_plain(job, zero):
     return count
 
 
-@njit(**OPTIONS)
+@compiled
 def solve_pivoted(job, zero):
     return solve_blocks(job, zero, exchanging_task(zero))
 
 
-@njit(**OPTIONS)
+@compiled
 def solve_masked(job, zero):
     """Systems that fill no vector are, as whole ones, one group if they are all, else such as lie anyhow."""
     count = solve_blocks(job, zero, masked_task(zero))
@@ -276,7 +276,7 @@ def solve_masked(job, zero):
     return count
 
 
-@njit(**OPTIONS)
+@compiled
 def solve_pivoted_masked(job, zero):
     return solve_blocks(job, zero, exchanging_masked_task(zero))
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from numba import njit
-
 from tridiag.kernels.access.end_to_end import rows_from
 from tridiag.kernels.access.operands import bytes_of_real, bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import A_, B_, C_
 from tridiag.kernels.runtime.work_items import field
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.functions import Library, by_number
 from tridiag.kernels.simd.interrupts import stopping
 from tridiag.kernels.simd.memory import set_byte
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import OPTIONS, Code
+from tridiag.kernels.simd.vector import Code
 from tridiag.kernels.thomas.steps import Factoring, no_quotient, pack
 from tridiag.kernels.thomas.stored import AT_ONCE, copy_shares
 
@@ -55,7 +54,7 @@ FEWEST, MOST = J.FEWEST_ROWS, J.MOST_ROWS
 FACTORS = by_number([LOOPS.add(f"of_{n}", ShortFactors(n).write) for n in range(FEWEST, MOST + 1)], FEWEST)
 
 
-@njit(**OPTIONS)
+@compiled
 def are_short(zero, job):
     """Whether matrices have few rows, and lie end to end."""
     n, size = job.rows, bytes_of_real(zero, ())
@@ -69,7 +68,7 @@ def are_short(zero, job):
     return True
 
 
-@njit(**OPTIONS)
+@compiled
 def factor_short(zero, job, worker, first, last):
     """Whole groups of matrices first <= k < last up to those without certificate: how many; 0, no such ones."""
     if not are_short(zero, job):

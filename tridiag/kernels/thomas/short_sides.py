@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from numba import njit
-
 from tridiag.kernels.access.end_to_end import rows_from, rows_to
 from tridiag.kernels.access.operands import bytes_of_real, bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import D_, X_
 from tridiag.kernels.runtime.work_items import field
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.functions import Library, by_number
 from tridiag.kernels.simd.memory import word
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import OPTIONS, Code
+from tridiag.kernels.simd.vector import Code
 from tridiag.kernels.thomas.factored import above_at, pairs_at
 from tridiag.kernels.thomas.factored_loops import factors
 from tridiag.kernels.thomas.gathered import gather_rows, load_rows, scatter_rows, store_rows
@@ -112,7 +111,7 @@ OF_MANY = by_number([LOOPS.add(f"own_{n}", OwnSides(n).write) for n in range(FEW
 GATHERED = by_number([LOOPS.add(f"gathered_{n}", GatheredSides(n).write) for n in range(FEWEST, MOST + 1)], FEWEST)
 
 
-@njit(**OPTIONS)
+@compiled
 def are_end_to_end(zero, job, axis):
     """Whether right sides and solutions are, along their only axis, the words of which begin at ``axis``."""
     n, size = job.rows, bytes_of_real(zero, ())
@@ -122,7 +121,7 @@ def are_end_to_end(zero, job, axis):
     return parts_of(zero, ()) == 1 and job.flags & J.MASKED == 0
 
 
-@njit(**OPTIONS)
+@compiled
 def solve_short_own(zero, job, worker, first, last):
     """Whole groups of systems first <= k < last from their factors, which are certified: how many; 0, no such ones."""
     n, lanes, flags = job.rows, lanes_of(zero, ()), job.flags
@@ -143,7 +142,7 @@ def solve_short_own(zero, job, worker, first, last):
     return count
 
 
-@njit(**OPTIONS)
+@compiled
 def gather_sides(zero, job, worker, first, count):
     """So many systems, whole groups of them, from their factors, which are certified: some at a time."""
     n, lanes, size = job.rows, lanes_of(zero, ()), bytes_of_real(zero, ())
@@ -155,7 +154,7 @@ def gather_sides(zero, job, worker, first, count):
         scatter_rows(zero, job, X_, k, some, x)
 
 
-@njit(**OPTIONS)
+@compiled
 def solve_short_sides(zero, job, worker, factors_at, k, end):
     """Whole vectors of right sides from k on, of a matrix that is bound and certified: how many; 0, no such ones."""
     n, part, right = job.rows, bytes_of_real(zero, ()), J.AXES + J.AXIS_WORDS * job.matrix_axes

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 
 from tridiag.kernels.access.end_to_end import copy, rows_from, rows_to, sorted_out
 from tridiag.kernels.access.layouts import STREAM_AHEAD
@@ -18,11 +18,12 @@ from tridiag.kernels.access.operands import bytes_of_number, lanes_of, parts_of
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, WHERE_, X_
 from tridiag.kernels.runtime.work_items import field
+from tridiag.kernels.simd.compiled import compiled, inlined
 from tridiag.kernels.simd.functions import Library, by_number
 from tridiag.kernels.simd.memory import load, store, variable, word
 from tridiag.kernels.simd.registers import narrow
 from tridiag.kernels.simd.values import Complex, Value
-from tridiag.kernels.simd.vector import I8, LINE, ONCE, OPTIONS, Code
+from tridiag.kernels.simd.vector import I8, LINE, Code
 from tridiag.kernels.thomas.deferred import CATCH_UP, take_back
 from tridiag.kernels.thomas.rows_from_ends import ALL, SOME, join, nothing_above
 from tridiag.kernels.thomas.steps import Thomas
@@ -260,27 +261,27 @@ DOWN_MASKED = by_number([LOOPS.add(f"down_masked_{n}", MaskedShort(n).down) for 
 THROUGH_MASKED = by_number([LOOPS.add(f"through_masked_{n}", MaskedShort(n).through) for n in NUMBERS], J.FEWEST_ROWS)
 
 
-@njit(**OPTIONS)
+@compiled
 def in_vectors(zero, job):
     """How many systems of a job are to be sorted in registers: whole vectors."""
     lanes = lanes_of(zero, ())
     return job.matrices // lanes * lanes if job.flags & J.END_TO_END else 0
 
 
-@njit(**OPTIONS)
+@compiled
 def eliminate_short(zero, job, count, kept, good, told):
     """x of the first ``count`` systems to ``kept``; how many have a certificate is told."""
     bands = job.pointers[A_], job.pointers[B_], job.pointers[C_], job.pointers[D_]
     DOWN(zero, job.rows, (*bands, count, kept, good, told))
 
 
-@njit(**OPTIONS)
+@compiled
 def masks_end_to_end(job):
     """Whether the bytes of the mask of systems lie as their rows do."""
     return job.strides[WHERE_] == 1 and field(job, J.AXES + 1 + WHERE_) == job.rows
 
 
-@njit(**OPTIONS)
+@compiled
 def masks_of(job, first, used, count, room):
     """Where the masks of systems from ``first`` on lie end to end; of ``count``, of which those behind ``used`` repeat
     the first."""
@@ -295,19 +296,19 @@ def masks_of(job, first, used, count, room):
     return room
 
 
-@njit(**OPTIONS)
+@compiled
 def eliminate_short_masked(zero, job, count, kept, good, told, room):
     """As `eliminate_short`; ``room``: for the masks, where these do not lie end to end."""
     bands = job.pointers[A_], job.pointers[B_], job.pointers[C_], job.pointers[D_]
     DOWN_MASKED(zero, job.rows, (*bands, masks_of(job, 0, count, count, room), count, kept, good, told))
 
 
-@njit(**OPTIONS)
+@compiled
 def put_short(zero, job, count, kept, good):
     UP(zero, job.rows, (job.pointers[X_], count, kept, good))
 
 
-@njit(**ONCE)
+@inlined
 def solve_short(zero, job, worker, first, last, solve_one, through):
     """Systems from ``first`` on, before ``last``: how many; 0, they do not lie end to end.
 
@@ -333,13 +334,13 @@ def solve_short(zero, job, worker, first, last, solve_one, through):
     return count
 
 
-@njit(**OPTIONS)
+@compiled
 def through_whole(zero, job, worker, first, used, bands, count, x):
     """x of ``used`` systems, of ``count`` but for what fills the last vector, from bands."""
     THROUGH(zero, job.rows, (*bands, count, worker.short, worker.short_good, x))
 
 
-@njit(**OPTIONS)
+@compiled
 def through_masked(zero, job, worker, first, used, bands, count, x):
     """The same of systems of which rows are taken out."""
     lanes = lanes_of(zero, ())
@@ -347,7 +348,7 @@ def through_masked(zero, job, worker, first, used, bands, count, x):
     THROUGH_MASKED(zero, job.rows, (*bands, mask, count, worker.short, worker.short_good, x))
 
 
-@njit(**ONCE)
+@inlined
 def settle(zero, job, worker, first, used, x, kept, good, solve_one, up):
     """A group, some lanes of which have no certificate, as others are solved; x of those that have one to ``x``.
 
@@ -365,7 +366,7 @@ def settle(zero, job, worker, first, used, x, kept, good, solve_one, up):
     CATCH_UP(zero, (job, worker, lanes))  # there is room for those of one group to wait
 
 
-@njit(**OPTIONS)
+@compiled
 def copied(zero, job, worker, first, used):
     """Where a copy of a, b, c and d of so many systems lies, and room for x."""
     n, parts, size, spare = job.rows, parts_of(zero, ()), bytes_of_number(zero, ()), worker.short_spare

@@ -12,15 +12,16 @@ A group that has not all lanes is packed: its rows of lanes are as short as the 
 from __future__ import annotations
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 
 from tridiag.kernels.access.moves import first_lanes
 from tridiag.kernels.access.operands import bytes_of_real, bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.jobs.words import systems as J
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.memory import load, set_half_word, set_word, word
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import LINE, OPTIONS, Code
+from tridiag.kernels.simd.vector import LINE, Code
 
 # of a stamp, from its lowest bit on: whether it is uncertified, lane, lanes - 1, two marks, and the digest
 LANE, LANES, MADE, ALONE, DIGEST = 1, 5, 9, 10, 11
@@ -76,7 +77,7 @@ def pack(code: Code, *words: Value) -> None:
 DIGEST_OF, UNPACK, PACK = (LOOPS.add(body.__name__, body) for body in (digest, unpack, pack))
 
 
-@njit(**OPTIONS)
+@compiled
 def begin_stamps(job):
     """No matrix that is to be stamped has met a zero pivot yet."""
     if job.stamps != 0 and job.flags & J.FACTORING:
@@ -84,19 +85,19 @@ def begin_stamps(job):
             set_half_word(job.status + 4 * k, types.int32(0))
 
 
-@njit(**OPTIONS)
+@compiled
 def lines_of_tile(zero, job):
     """How many vectors the factors of a group are."""
     return 3 * job.rows * parts_of(zero, ())
 
 
-@njit(**OPTIONS)
+@compiled
 def is_packed(zero, job, used):
     """Whether the tile of a group with so many lanes is packed."""
     return job.stamps != 0 and used < lanes_of(zero, ())
 
 
-@njit(**OPTIONS)
+@compiled
 def tile_of(zero, job, worker, tile, used):
     """Where the factors of a group are, or are to be made: of a packed one, in the workspace."""
     if is_packed(zero, job, used):
@@ -104,29 +105,29 @@ def tile_of(zero, job, worker, tile, used):
     return job.factors + tile * job.rows * 3 * bytes_of_row(zero, ())
 
 
-@njit(**OPTIONS)
+@compiled
 def packed_at(zero, job, first):
     """Where the packed tile of the group from matrix ``first`` on begins."""
     return job.factors + first * job.rows * 3 * parts_of(zero, ()) * bytes_of_real(zero, ())
 
 
-@njit(**OPTIONS)
+@compiled
 def unpack_tile(zero, job, worker, first, used):
     UNPACK(zero, (packed_at(zero, job, first), worker.factors, lines_of_tile(zero, job), used))
 
 
-@njit(**OPTIONS)
+@compiled
 def pack_tile(zero, job, worker, first, used):
     PACK(zero, (worker.factors, packed_at(zero, job, first), lines_of_tile(zero, job), used))
 
 
-@njit(**OPTIONS)
+@compiled
 def stamp_of(used, digest):
     """The stamp of the first lane, if it is certified, of a group of ``used``."""
     return digest << DIGEST | 1 << MADE | (used - 1) << LANES
 
 
-@njit(**OPTIONS)
+@compiled
 def stamp_group(zero, job, worker, first, used, uncertified, factors):
     """Write the stamps of a group whose tile is made."""
     at, mixed = worker.buffer, 0 * used
@@ -139,7 +140,7 @@ def stamp_group(zero, job, worker, first, used, uncertified, factors):
         set_word(job.stamps + 8 * (first + lane), stamp | lane << LANE | (uncertified >> lane & 1))
 
 
-@njit(**OPTIONS)
+@compiled
 def stamp_groups(zero, job, worker, first, count):
     """The same of whole certified groups, so many matrices."""
     lanes = lanes_of(zero, ())
@@ -147,14 +148,14 @@ def stamp_groups(zero, job, worker, first, count):
         stamp_group(zero, job, worker, k, lanes, 0 * k, tile_of(zero, job, worker, k // lanes, lanes))
 
 
-@njit(**OPTIONS)
+@compiled
 def stamp_alone(job):
     """Write the stamps of matrices that have their factors for themselves."""
     for k in range(job.matrices if job.stamps != 0 else 0):
         set_word(job.stamps + 8 * k, OF_ITSELF | (load(job.certificates + k, types.uint8(0)) == J.UNCERTIFIED))
 
 
-@njit(**OPTIONS)
+@compiled
 def kinds_of(job, first, used):
     """The uncertified lanes of a group of factored matrices; -1 where stamps are not those of one tile."""
     uncertified = 0
@@ -171,7 +172,7 @@ def kinds_of(job, first, used):
     return uncertified if alike else -1
 
 
-@njit(**OPTIONS)
+@compiled
 def are_alone(job):
     """Whether all matrices have their factors for themselves."""
     alone = True
@@ -180,7 +181,7 @@ def are_alone(job):
     return alone
 
 
-@njit(**OPTIONS)
+@compiled
 def is_certified_alone(job, matrix):
     """Whether a matrix is certified that has its factors for itself."""
     if job.stamps == 0:

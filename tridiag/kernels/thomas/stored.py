@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.runtime.workspace import aligned
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.memory import set_word
-from tridiag.kernels.simd.vector import LINE, OPTIONS
+from tridiag.kernels.simd.vector import LINE
 from tridiag.kernels.thomas.copies import COPY_LINES, COPY_LINES_PAST_CACHES
 
 AT_ONCE = 8192  # unknowns whose bands are copied before they are eliminated: in one go, and few enough for the caches
 FACTORS, CERTIFICATES, STATUS = 3, 4, 5  # places in a storage, behind the copies
 
 
-@njit(**OPTIONS)
+@compiled
 def begin_storage(job):
     """Point a job at what its storage holds; no matrix has met a zero pivot yet."""
     if job.flags & J.STORED == 0:
@@ -28,7 +27,7 @@ def begin_storage(job):
         set_word(job.status + at, 0)
 
 
-@njit(**OPTIONS)
+@compiled
 def copy_shares(zero, job, first, last, shares):
     """Some of so many shares of the copies: about what their matrices have of a, b and c, which is in cache then."""
     if job.flags & J.STORED == 0:

@@ -6,8 +6,6 @@ no other one has, of the first one those before and of the last one those behind
 
 from __future__ import annotations
 
-from numba import njit
-
 from tridiag.kernels.access.bind import operand_of
 from tridiag.kernels.access.load_store import STORE_ONE, store_rows
 from tridiag.kernels.access.operands import QUAD, bytes_of_real, bytes_of_row, lanes_of, parts_of
@@ -15,13 +13,13 @@ from tridiag.kernels.access.rows import ZERO
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import D_, X_
 from tridiag.kernels.runtime.work_items import field
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.memory import load, store, variable, word
-from tridiag.kernels.simd.vector import OPTIONS
 from tridiag.kernels.thomas.factored import above_at, backward_factored, forward_blocks, pairs_at
 from tridiag.kernels.thomas.factored_loops import BACKWARD_CONTIGUOUS, FORWARD_CONTIGUOUS
 
 
-@njit(**OPTIONS)
+@compiled
 def solve_windows(zero, job, worker, factors, first):
     """The solution of a group of windows from ``first`` on, all of them certified, of real numbers."""
     if parts_of(zero, ()) != 1:
@@ -51,7 +49,7 @@ def solve_windows(zero, job, worker, factors, first):
         spread_nan(zero, job, worker)
 
 
-@njit(**OPTIONS)
+@compiled
 def spread_nan(zero, job, worker):
     """What is not finite in a right side is so in all rows of its window, and in all of the system."""
     x, size, step = job.pointers[X_], bytes_of_real(zero, ()), field(job, J.AXES + 1 + X_)

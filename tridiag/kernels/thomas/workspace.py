@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from tridiag.kernels.access.operands import bytes_of_row, lanes_of, size_of_operand
 from tridiag.kernels.access.rows import NAN, PLANES, ZERO
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.record import Word, Words
 from tridiag.kernels.jobs.words.systems import OPERANDS
 from tridiag.kernels.runtime.workspace import Workspace, aligned, workspace
+from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.memory import set_byte, set_word, word
 from tridiag.kernels.simd.records import address_of
 from tridiag.kernels.simd.steps import Steps
-from tridiag.kernels.simd.vector import LINE, OPTIONS
+from tridiag.kernels.simd.vector import LINE
 from tridiag.kernels.thomas.factored_loops import WIDE
 from tridiag.kernels.thomas.steps import Bordered
 from tridiag.kernels.thomas.sweeps import CARRIED, CARRIED_PIVOTED, KEPT, ROWS_PIVOTED, ROWS_PLAIN
@@ -57,25 +56,25 @@ ARRAYS, allocate, free_workspace = workspace(
 )  # fmt: skip
 
 
-@njit(**OPTIONS)
+@compiled
 def exchanges(job):
     """Whether all systems are solved with partial pivoting."""
     return job.promise == J.PIVOTED
 
 
-@njit(**OPTIONS)
+@compiled
 def system_of(worker, first, lane):
     """The system in a lane of a group: first + lane, or, where ``first`` is -1, one that waited for refinement."""
     return first + lane if first >= 0 else listed(worker.unrefined, lane)
 
 
-@njit(**OPTIONS)
+@compiled
 def listed(systems, lane):
     """Of those that were just taken from the end of a list, which begins with its length."""
     return word(systems + 8 * (word(systems) + 1 + lane))
 
 
-@njit(**OPTIONS)
+@compiled
 def allocate_workspace(zero, job):
     """The scratch memory of one worker, in one piece; `free_workspace` gives it back."""
     n, lanes = job.rows, lanes_of(zero, ())
@@ -90,13 +89,13 @@ def allocate_workspace(zero, job):
     return allocate_groups(zero, job, groups, kept, True)
 
 
-@njit(**OPTIONS)
+@compiled
 def rows_of_masks(job, groups, tiles):
     """Rows of lanes of masks that are gathered: those of ``tiles``; else of a block of rows, and what it looks at."""
     return job.rows * groups if tiles else job.rows // max(1, job.blocks) + 2 * job.overlap + 3
 
 
-@njit(**OPTIONS)
+@compiled
 def allocate_groups(zero, job, groups, kept, uncertified):
     """The same for so many groups at a time, with so many rows of lanes kept, and room for ``uncertified`` systems."""
     n, lanes, row = job.rows, lanes_of(zero, ()), bytes_of_row(zero, ())

@@ -7,7 +7,6 @@ is cut into chunks, and in the place of the result lie the numbers of `tridiag.k
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from tridiag.kernels.access.bind import operand_of
 from tridiag.kernels.access.operands import CONTIGUOUS, QUAD, bytes_of_real, bytes_of_row, lanes_of, parts_of
@@ -26,10 +25,10 @@ from tridiag.kernels.logsumexp.workspace import (
 )
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import items
+from tridiag.kernels.simd.compiled import compiled, inlined
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import c_function
 from tridiag.kernels.simd.records import RecordAt, address_of
-from tridiag.kernels.simd.vector import ONCE, OPTIONS
 from tridiag.kernels.totals import words as W
 from tridiag.kernels.totals.loops import (
     BEGIN,
@@ -62,31 +61,31 @@ BLOCK_LAST = 16  # rows after which a value is noted
 # ------------------------------------------------------------------------------------------------ a block of rows
 
 
-@njit(**OPTIONS)
+@compiled
 def coefficients_of(zero, job, worker, bindings, i0, i1):
     return view(
         zero, job, operand_of(zero, bindings, J.LOG_A), i0, i1, worker.buffers + BLOCK * bytes_of_row(zero, ()), False
     )
 
 
-@njit(**OPTIONS)
+@compiled
 def linear(zero, job, worker, bindings, slot, x, i0, i1, starts):
     a, alone = coefficients_of(zero, job, worker, bindings, i0, i1), 1 if starts else 0
     TOTAL(zero, (*a, *x, slot, i1 - i0, alone, bindings, i0))
 
 
-@njit(**OPTIONS)
+@compiled
 def transposed(zero, job, worker, bindings, slot, x, i0, i1, starts):
     a = coefficients_of(zero, job, worker, bindings, i0, i1)
     TOTAL_TRANSPOSED(zero, (*a, *x, slot, i1 - i0, 0 * i0, bindings, i0))
 
 
-@njit(**OPTIONS)
+@compiled
 def logarithms(zero, job, worker, bindings, slot, x, i0, i1, starts):
     total_of(zero, x, slot, i1 - i0, bindings, i0, starts, worker.buffers + BLOCK * bytes_of_row(zero, ()))
 
 
-@njit(**OPTIONS)
+@compiled
 def weighted(zero, job, worker, bindings, slot, x, i0, i1, starts):
     (a, a_step), head = coefficients_of(zero, job, worker, bindings, i0, i1), 1 if starts else 0
     if starts:
@@ -99,7 +98,7 @@ def weighted(zero, job, worker, bindings, slot, x, i0, i1, starts):
 # ------------------------------------------------------------------------------------------------ all sequences
 
 
-@njit(**OPTIONS)
+@compiled
 def straight(zero, job, worker):
     """The steps, behind a first block, of one group whose operands are contiguous."""
     a, x, n = operand_of(zero, worker.bindings, J.LOG_A), operand_of(zero, worker.bindings, J.TERMS), job.rows
@@ -107,7 +106,7 @@ def straight(zero, job, worker):
     return max(0, n - HEAD) // height * height if a.kind == CONTIGUOUS and x.kind == CONTIGUOUS else 0
 
 
-@njit(**OPTIONS)
+@compiled
 def run_straight(zero, job, worker, forward, backward):
     """Those steps; returns how many they are."""
     a, x = operand_of(zero, worker.bindings, J.LOG_A), operand_of(zero, worker.bindings, J.TERMS)
@@ -123,22 +122,22 @@ def run_straight(zero, job, worker, forward, backward):
     return done
 
 
-@njit(**OPTIONS)
+@compiled
 def linear_straight(zero, job, worker):
     return run_straight(zero, job, worker, TOTAL_FORWARD, TOTAL_BACKWARD)
 
 
-@njit(**OPTIONS)
+@compiled
 def transposed_straight(zero, job, worker):
     return run_straight(zero, job, worker, TRANSPOSED_FORWARD, TRANSPOSED_BACKWARD)
 
 
-@njit(**OPTIONS)
+@compiled
 def none_straight(zero, job, worker):
     return 0
 
 
-@njit(**ONCE)
+@inlined
 def run_rows(zero, job, worker, count, do_block, do_straight):
     """All rows of the groups that are bound, block by block; those of one group straight from memory if they can be.
 
@@ -166,7 +165,7 @@ def run_rows(zero, job, worker, count, do_block, do_straight):
 def some_rows(forward, backward):
     """(zero, job, bindings, slot, i0, i1): some rows of a group whose operands are contiguous."""
 
-    @njit(**OPTIONS)
+    @compiled
     def in_their_order(zero, job, bindings, slot, i0, i1):
         a, x = operand_of(zero, bindings, J.LOG_A), operand_of(zero, bindings, J.TERMS)
         if job.flags & J.REVERSED:
@@ -181,7 +180,7 @@ last_linear = some_rows(LAST_FORWARD, LAST_BACKWARD)
 last_transposed = some_rows(LAST_TRANSPOSED_FORWARD, LAST_TRANSPOSED_BACKWARD)
 
 
-@njit(**ONCE)
+@inlined
 def run_last_rows(zero, job, worker, count, do_block, do_straight):
     """The last rows of the groups that are bound, so many that those before them count in none; returns how many."""
     lanes, n, backward = lanes_of(zero, ()), job.rows, job.flags & J.REVERSED
@@ -216,7 +215,7 @@ def run_last_rows(zero, job, worker, count, do_block, do_straight):
     return taken
 
 
-@njit(**ONCE)
+@inlined
 def work(job, zero, begin, run_all, do_block, do_straight, put):
     """Claim items until none is left; called by every thread of a job."""
     worker = allocate_workspace(zero, job)
@@ -244,32 +243,32 @@ def work(job, zero, begin, run_all, do_block, do_straight, put):
     free_workspace(worker)
 
 
-@njit(**OPTIONS)
+@compiled
 def work_linear(job, zero):
     work(job, zero, BEGIN, run_rows, linear, linear_straight, PUT_LINEAR)
 
 
-@njit(**OPTIONS)
+@compiled
 def work_transposed(job, zero):
     work(job, zero, BEGIN, run_rows, transposed, transposed_straight, PUT_LINEAR)
 
 
-@njit(**OPTIONS)
+@compiled
 def work_last_linear(job, zero):
     work(job, zero, BEGIN_LAST, run_last_rows, linear, last_linear, PUT_LAST)
 
 
-@njit(**OPTIONS)
+@compiled
 def work_last_transposed(job, zero):
     work(job, zero, BEGIN_LAST, run_last_rows, transposed, last_transposed, PUT_LAST)
 
 
-@njit(**OPTIONS)
+@compiled
 def work_logarithms(job, zero):
     work(job, zero, BEGIN_LOGARITHMS, run_rows, logarithms, none_straight, PUT_LOGARITHMS)
 
 
-@njit(**OPTIONS)
+@compiled
 def work_weighted(job, zero):
     work(job, zero, BEGIN_LOGARITHMS, run_rows, weighted, none_straight, PUT_WEIGHTED)
 
