@@ -197,6 +197,51 @@ def test_entries_that_are_not_finite(made: list[Any]) -> None:
     assert_near(matrix.solve(1e-300 * d), 1e-300 * tridiag.solve(a, b, c, d))
 
 
+def residuals(a: Any, b: Any, c: Any, d: Any, x: Any) -> float:
+    """The largest componentwise backward error, in eps."""
+    a, b, c, d, z = (np.asarray(y, np.longdouble) for y in (a, b, c, d, x))
+    below, own, above = a * np.append(0, z[:-1]), b * z, c * np.append(z[1:], 0)
+    size = abs(below) + abs(own) + abs(above) + abs(d)
+    off = abs(below + own + above - d)
+    return float((off / np.where(size > 0, size, 1)).max() / np.finfo(x.dtype).eps)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n", [3001, 10_007])
+def test_right_sides_of_far_apart_sizes(n: int, dtype: str, made: list[Any]) -> None:
+    """What windows do not see is small beside one entry, and not beside its neighbours: they are solved as before."""
+    a, c, d = np.ones(n, dtype), np.ones(n, dtype), np.cos(np.arange(n)).astype(dtype)
+    for diagonal in (4, 10):
+        b = np.full(n, diagonal, dtype)
+        matrix = tridiag.factor(a, b, c)
+        settled(matrix, d)
+        assert made[-1] is not None
+        for place in [*range(0, n, 101), n - 1]:
+            for size in (1e6, 1e14, 1e30):
+                right = d.copy()
+                right[place] = size
+                assert residuals(a, b, c, right, matrix.solve(right)) < 8
+    for place in range(0, n, 211):
+        right = np.zeros(n, dtype)
+        right[place] = 1
+        x = matrix.solve(right)
+        wanted = tridiag.solve(a, b, c, right)
+        tiny = np.finfo(dtype).tiny / np.finfo(dtype).eps
+        np.testing.assert_allclose(x[abs(wanted) > tiny], wanted[abs(wanted) > tiny], 1e3 * np.finfo(dtype).eps)
+
+
+def test_rows_of_far_apart_sizes(made: list[Any]) -> None:
+    """As right sides are, so are rows of a matrix that are small."""
+    a, b, c, d = drawn(3001)
+    for place in range(7, 3001, 101):
+        scale = np.ones(3001)
+        scale[place] = 1e-100
+        bands = [scale * x for x in (a, b, c)]
+        matrix = tridiag.factor(*bands)
+        assert residuals(*bands, d, settled(matrix, d)) < 8
+    assert any(x is not None for x in made)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_tensors(dtype: str, made: list[Any]) -> None:
     """Those of PyTorch likewise; what is differentiated, and what lies otherwise, goes its own way."""

@@ -1,19 +1,21 @@
 """One long system, from the factors of windows of its rows: see `tridiag.kernels.jobs.windows`.
 
 The windows of a group are eliminated as systems of their own. Of each of them the rows in the middle are stored, which
-no other one has, of the first one those before and of the last one those behind too.
+no other one has, of the first one those before and of the last one those behind too. Where the right side is so uneven
+that rows at the cuts between windows do not hold, the factors are read again from row to row.
 """
 
 from __future__ import annotations
+
+import numpy as np
+from numba.extending import overload
 
 from tridiag.kernels.access.bind import operand_of
 from tridiag.kernels.access.load_store import STORE_ONE, store_rows
 from tridiag.kernels.access.operands import QUAD, bytes_of_real, bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.access.rows import ZERO
-from tridiag.kernels.jobs.words import systems as J
-from tridiag.kernels.jobs.words.systems import D_, X_
-from tridiag.kernels.runtime.work_items import field
-from tridiag.kernels.simd.compiled import compiled
+from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, X_
+from tridiag.kernels.simd.compiled import OPTIONS, compiled
 from tridiag.kernels.simd.memory import load, store, variable, word
 from tridiag.kernels.thomas.factored import above_at, backward_factored, forward_blocks, pairs_at
 from tridiag.kernels.thomas.factored_loops import BACKWARD_CONTIGUOUS, FORWARD_CONTIGUOUS
@@ -45,20 +47,72 @@ def solve_windows(zero, job, worker, factors, first):
     if first == 0:
         backward_factored(zero, job, worker, factors, None, y, variable(0), top)
         store_rows(zero, x, variable(0), top, y, row, variable(1))
-    if first + lanes == job.matrices:
-        spread_nan(zero, job, worker)
+    if first + lanes == job.matrices and not cuts_hold(zero, job):
+        solve_row_by_row(zero, job)
+
+
+def limit(zero):
+    """The largest componentwise residual of a row, in its own entries, that is rounding."""
+
+
+@overload(limit, jit_options=OPTIONS)
+def _limit(zero):
+    found = np.dtype(str(zero)).type(4 * np.finfo(np.dtype(str(zero))).eps).real
+    return lambda zero: found
 
 
 @compiled
-def spread_nan(zero, job, worker):
-    """What is not finite in a right side is so in all rows of its window, and in all of the system."""
-    x, size, step = job.pointers[X_], bytes_of_real(zero, ()), field(job, J.AXES + 1 + X_)
-    finite, at = True, x + job.overlap * size
-    for _ in range(job.matrices):
-        value = load(at, zero.real)
-        finite = finite and value - value == 0
-        at += step
-    if not finite:
-        nan, end = load(worker.nans, zero.real), x + (job.matrices - 1) * step + job.rows * size
-        for place in range(x, end, size):
-            store(place, nan)
+def holds(zero, job, i):
+    """Whether row i, which is neither the first nor the last, holds but for rounding: with numbers, all finite."""
+    size, real = bytes_of_real(zero, ()), zero.real
+    at = i * size
+    x = job.pointers[X_] + at
+    below = load(job.pointers[A_] + at, real) * load(x - size, real)
+    own = load(job.pointers[B_] + at, real) * load(x, real)
+    above = load(job.pointers[C_] + at, real) * load(x + size, real)
+    right = load(job.pointers[D_] + at, real)
+    return abs(below + own + above - right) <= limit(zero) * (abs(below) + abs(own) + abs(above) + abs(right))
+
+
+@compiled
+def cuts_hold(zero, job):
+    """Whether all rows at cuts do, between the last one that a window stores and the first one of the next window.
+
+    The others have all their unknowns from one window, of which they are rows. So what a window does not see is small
+    beside the entries of the system that lie there, however far these are apart.
+    """
+    cut = job.overlap
+    for _ in range(job.matrices - 1):
+        cut += job.height
+        if not (holds(zero, job, cut - 1) and holds(zero, job, cut)):
+            return False
+    return True
+
+
+@compiled
+def rows_of(job, window):
+    """Those that a window stores: low <= i < high."""
+    low = 0 if window == 0 else job.overlap
+    return low, job.rows if window == job.matrices - 1 else job.overlap + job.height
+
+
+@compiled
+def solve_row_by_row(zero, job):
+    """The solution from the factors of the rows that windows store, each row from the one before it in the system."""
+    size, row, lanes, n, real = bytes_of_real(zero, ()), bytes_of_row(zero, ()), lanes_of(zero, ()), job.rows, zero.real
+    before = behind = real - real
+    for window in range(job.matrices):
+        first, factors = window * job.height, job.factors + window // lanes * (3 * n * row) + window % lanes * size
+        low, high = rows_of(job, window)
+        for i in range(low, high):
+            at, pair = (first + i) * size, pairs_at(factors, row, i)
+            before = load(job.pointers[D_] + at, real) * load(pair + row, real) - load(pair, real) * before
+            store(job.pointers[X_] + at, before)
+    for k in range(1, job.matrices + 1):
+        window = job.matrices - k
+        first, factors = window * job.height, job.factors + window // lanes * (3 * n * row) + window % lanes * size
+        low, high = rows_of(job, window)
+        for i in range(high - 1, low - 1, -1):
+            at = job.pointers[X_] + (first + i) * size
+            behind = load(at, real) - load(above_at(factors, row, n, i), real) * behind
+            store(at, behind)
