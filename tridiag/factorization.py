@@ -487,7 +487,8 @@ def factor(
         if axis_name is not None:
             status = split.on_all(owned.form, axis_name, status)
         made = Factorization(matrix, options, entry.name, kind, factors, status, backend == "auto")
-        made._made_in = call.module().trace_at_hand() if traced and hasattr(factors, "tiles") else None
+        kept = getattr(factors, "tiles", None) is not None
+        made._made_in = call.module().trace_at_hand() if traced and kept else None
         return made
 
 
