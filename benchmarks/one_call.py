@@ -195,15 +195,19 @@ def ours(problem: Problem) -> Contestant:
 
 def with_gradients(problem: Problem) -> Contestant:
     """Of the sum of the solution, by all four arguments."""
+    return backward(problem, tridiag.solve, np.linalg.solve(dense(problem.host).T, np.ones(problem.shape)))
+
+
+def backward(problem: Problem, function: Callable[..., Any], wanted: Array) -> Contestant:
+    """The gradients of the sum of what a function makes of all four arguments; ``wanted``: that by the last."""
     leaves = [getattr(problem.given, name).requires_grad_() for name in "abcd"]
 
     def call() -> Any:
         for leaf in leaves:
             leaf.grad = None
-        tridiag.solve(*leaves).sum().backward()
+        function(*leaves).sum().backward()
         return leaves[-1].grad
 
-    wanted = np.linalg.solve(dense(problem.host).T, np.ones(problem.shape))
     return Contestant(call, lambda found: relative_error(found, wanted), ACCURATE)
 
 
@@ -229,15 +233,7 @@ def empty_node(problem: Problem) -> Contestant:
         def backward(ctx: Any, g: Any) -> Any:
             return tuple([g.clone() for _ in ctx.saved_tensors])
 
-    leaves = [getattr(problem.given, name).requires_grad_() for name in "abcd"]
-
-    def call() -> Any:
-        for leaf in leaves:
-            leaf.grad = None
-        Copy.apply(*leaves).sum().backward()
-        return leaves[-1].grad
-
-    return Contestant(call, lambda found: relative_error(found, np.ones(problem.shape)), ACCURATE)
+    return backward(problem, Copy.apply, np.ones(problem.shape))
 
 
 MAKERS = {"call": ours, SUM: theirs, NODE: empty_node}
