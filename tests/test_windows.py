@@ -242,6 +242,28 @@ def test_rows_of_far_apart_sizes(made: list[Any]) -> None:
     assert any(x is not None for x in made)
 
 
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_rows_beyond_the_range_of_numbers(library: str, made: list[Any]) -> None:
+    """Rows at cuts do not hold, in numbers that overflow: the solution is what it was before there were windows."""
+    if not installed(library):
+        pytest.skip(f"needs {library}, which is not installed")
+    rng, n = np.random.default_rng(0), 3001
+    for _ in range(5):
+        a, b, c = rng.uniform(-1, 1, (3, n))
+        scale = 10.0 ** rng.uniform(-200, 200, n)
+        bands = [scale * x for x in (a, 3 * np.sign(b) + b, c)]
+        d = np.ones(n)
+        if library == "torch":
+            import torch
+
+            *bands, d = map(torch.from_numpy, (*bands, d))
+        matrix = tridiag.factor(*bands)
+        before = np.asarray(matrix.solve(d, check=False))
+        after = np.asarray(settled(matrix, d, check=False))
+        np.testing.assert_array_equal(after, before)
+    assert made[-1] is not None
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_tensors(dtype: str, made: list[Any]) -> None:
     """Those of PyTorch likewise; what is differentiated, and what lies otherwise, goes its own way."""

@@ -124,6 +124,7 @@ class BoundFactored(NamedTuple):
 
     call: Callable[..., bool]  # of a, b, c, where, d, x, and ``arrays``; whether some system may be singular
     arrays: tuple[int, ...]  # which ones of those of factors it takes, behind None
+    whole: Callable[..., bool] | None  # of a, b, c, where, d, x: what solves anew where windows would not do
     casts: Casts
     form: Form
     shapes: tuple[Any, ...]  # of a, b, c, where in the form
@@ -295,7 +296,10 @@ def solve_factored(
             return None
         a, b, c, d = operands
     more = (None, *[factors[k] for k in bound.arrays]) if bound.arrays else ()
-    if bound.call(a, b, c, where, d, x, *more) and bound.check:
+    doubtful = bound.call(a, b, c, where, d, x, *more)
+    if doubtful and bound.whole:
+        doubtful = bound.whole(a, b, c, where, d, x)
+    if doubtful and bound.check:
         raise_if_singular_plain(x, (a, b, c, where), bound.shapes, bound.form)
     elif bound.kept:
         FACTORED_SOLVES.keep(bound.kept)
@@ -327,17 +331,17 @@ def bound_factored(
     places = form, *lifted(form, operands), (matrix[1][0], right[0])
     (entry, factored), count = solver, len(known.factors)
     module, arrays = entry.module(), tuple(range(count)) if factored else ()
+    call, whole = module.bound_factored_solve(*places) if factored else module.bound_solve(*places), None
     if known.windows and not (factored or in_place) and suits(kind := known.kind, plan.form, d, out or result):
         from tridiag.calls.fast_path import window_factors  # which imports kernels
 
-        arrays, call = (count, count + 1), window_factors.bound_solve(known.windows, np.dtype(kind.dtype))
-    else:
-        call = module.bound_factored_solve(*places) if factored else module.bound_solve(*places)
+        arrays, whole = (count, count + 1), call
+        call = window_factors.bound_solve(known.windows, np.dtype(kind.dtype))
     arguments = d, Same(transpose), out or Same(None), Same(check), Same(overwrite_d)
     kept = None
     if not (in_place and checked):
-        kept = kept_factored(call, known, arguments, casts, result, arrays, in_place, checked)
-    return BoundFactored(call, arrays, casts, form, places[1][:4], plan.out_dtype, in_place, checked, kept)
+        kept = kept_factored(call, known, arguments, casts, result, arrays, in_place, checked or whole is not None)
+    return BoundFactored(call, arrays, whole, casts, form, places[1][:4], plan.out_dtype, in_place, checked, kept)
 
 
 def kept_factored(

@@ -41,7 +41,7 @@ class Met(NamedTuple):
     size: int  # bytes of an entry
     alike: bool  # whether the result lies as d does
     shape: tuple[int, ...]
-    check: bool
+    looked_at: bool  # whether another way is taken where some system may be singular
     decided: int
 
 
@@ -75,17 +75,15 @@ class Held:
         shape, (reach, size) = bound.options.form.shape, bound.reaches[3]
         alike = d.shape == shape and d.stride() == contiguous(shape, 1)
         call: Any = bound.call
-        factors, form = bound.options.factors, bound.options.form
-        result = np.dtype(self.kind.dtype), shape, contiguous(shape, size)
-        if (
-            self.windows
-            and not bound.factored
-            and suits(self.kind, form, extents_of((*attributes_of(d), d.stride())), result)
-        ):
+        factors, looked_at = bound.options.factors, bound.options.check
+        if self.windows and not bound.factored:
             from tridiag.calls.fast_path import window_factors  # which imports kernels
 
-            call, factors = window_factors.bound_solve(self.windows.windows, result[0]), self.windows
-        met = Met(call, arrays_of(factors), reach, size, alike, shape, bound.options.check, DECIDED[0])
+            result = np.dtype(self.kind.dtype), shape, contiguous(shape, size)
+            if suits(self.kind, bound.options.form, extents_of((*attributes_of(d), d.stride())), result):
+                call, factors = window_factors.bound_solve(self.windows.windows, result[0]), self.windows
+                looked_at = True  # where rows at cuts do not hold it is solved anew
+        met = Met(call, arrays_of(factors), reach, size, alike, shape, looked_at, DECIDED[0])
         if len(self.met) >= KEPT:
             self.met.clear()
         self.met[d.dtype, d.shape, d.stride(), transpose, asked] = met
@@ -105,7 +103,7 @@ class Held:
         a, b, c, where = self.matrix
         mask = None if where is None else where.data_ptr()
         found = met.call.run(a.data_ptr(), b.data_ptr(), c.data_ptr(), mask, address, x.data_ptr(), *met.more)
-        return None if found and check(found) and met.check else x
+        return None if found and check(found) and met.looked_at else x
 
 
 def solve_factored(given: tuple[Any, ...], d: Any, transpose: Any, out: Any, asked: Any, overwrite_d: Any) -> Any:

@@ -2,7 +2,7 @@
 
 The windows of a group are eliminated as systems of their own. Of each of them the rows in the middle are stored, which
 no other one has, of the first one those before and of the last one those behind too. Where the right side is so uneven
-that rows at the cuts between windows do not hold, the factors are read again from row to row.
+that rows at the cuts between windows do not hold, the job says so, as of a matrix that may be singular.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tridiag.kernels.access.operands import QUAD, bytes_of_real, bytes_of_row, l
 from tridiag.kernels.access.rows import ZERO
 from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, X_
 from tridiag.kernels.simd.compiled import OPTIONS, compiled
-from tridiag.kernels.simd.memory import load, store, variable, word
+from tridiag.kernels.simd.memory import load, variable, word
 from tridiag.kernels.thomas.factored import above_at, backward_factored, forward_blocks, pairs_at
 from tridiag.kernels.thomas.factored_loops import BACKWARD_CONTIGUOUS, FORWARD_CONTIGUOUS
 
@@ -48,7 +48,7 @@ def solve_windows(zero, job, worker, factors, first):
         backward_factored(zero, job, worker, factors, None, y, variable(0), top)
         store_rows(zero, x, variable(0), top, y, row, variable(1))
     if first + lanes == job.matrices and not cuts_hold(zero, job):
-        solve_row_by_row(zero, job)
+        job.broken = 1
 
 
 def limit(zero):
@@ -87,32 +87,3 @@ def cuts_hold(zero, job):
         if not (holds(zero, job, cut - 1) and holds(zero, job, cut)):
             return False
     return True
-
-
-@compiled
-def rows_of(job, window):
-    """Those that a window stores: low <= i < high."""
-    low = 0 if window == 0 else job.overlap
-    return low, job.rows if window == job.matrices - 1 else job.overlap + job.height
-
-
-@compiled
-def solve_row_by_row(zero, job):
-    """The solution from the factors of the rows that windows store, each row from the one before it in the system."""
-    size, row, lanes, n, real = bytes_of_real(zero, ()), bytes_of_row(zero, ()), lanes_of(zero, ()), job.rows, zero.real
-    before = behind = real - real
-    for window in range(job.matrices):
-        first, factors = window * job.height, job.factors + window // lanes * (3 * n * row) + window % lanes * size
-        low, high = rows_of(job, window)
-        for i in range(low, high):
-            at, pair = (first + i) * size, pairs_at(factors, row, i)
-            before = load(job.pointers[D_] + at, real) * load(pair + row, real) - load(pair, real) * before
-            store(job.pointers[X_] + at, before)
-    for k in range(1, job.matrices + 1):
-        window = job.matrices - k
-        first, factors = window * job.height, job.factors + window // lanes * (3 * n * row) + window % lanes * size
-        low, high = rows_of(job, window)
-        for i in range(high - 1, low - 1, -1):
-            at = job.pointers[X_] + (first + i) * size
-            behind = load(at, real) - load(above_at(factors, row, n, i), real) * behind
-            store(at, behind)
