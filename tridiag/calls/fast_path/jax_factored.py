@@ -63,7 +63,7 @@ class KnownMatrices(NamedTuple):
 same_matrices = functools.lru_cache(1024, typed=True)(KnownMatrices)
 
 
-def known(status: Any, made: Eliminated, windows: None = None) -> tuple[Any, ...] | None:
+def known(status: Any, made: Eliminated, windows: None) -> tuple[Any, ...] | None:
     """What solves with factors depend on: what is known, the arrays, the factors; None where nothing is kept."""
     (a, b, c, where), kept, kind = made.matrix, made.factors, type(status)
     shapes = tuple([tuple(getattr(x, "shape", ())) for x in made.matrix])

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from numba import types
 
-from tridiag.algorithms import elimination as el
 from tridiag.kernels.access.bind import offset
 from tridiag.kernels.access.operands import parts_of
 from tridiag.kernels.access.rows import Rows
@@ -27,11 +26,9 @@ from tridiag.kernels.simd.vector import Code
 from tridiag.kernels.thomas.factored import factors_alone
 from tridiag.kernels.thomas.factored_loops import factors
 from tridiag.kernels.thomas.pivot_products import of_one_lane
-from tridiag.kernels.thomas.rows_from_ends import Half, sure_of
+from tridiag.kernels.thomas.rows_from_ends import Half, middle_row, sure_of
 from tridiag.kernels.thomas.steps import (
     Factoring,
-    certified,
-    invertible,
     least_quotient,
     lossless,
     no_quotient,
@@ -126,16 +123,12 @@ def factor_ends(code: Code, *words: Value) -> Value | None:
 def join(code: Code, matrix: Matrix, top: Factoring, bottom: Factoring, i: Value, middle: Rows) -> Value:
     """The factors of row i, between two that are eliminated, and where all are harmless."""
     a, b, c = (matrix.entry(band, i) for band in range(3))
-    left, right = a * top.above, c * bottom.above
-    pivot = b - left - right
-    inverse = code.one() / pivot
-    row = el.Reciprocal(code.size(left) + code.size(right), pivot, inverse, pivot)
-    kept = a * inverse, c * inverse, inverse
+    row, sure = middle_row(code, (a, b, c), top, bottom)
+    kept = a * row.inverse, c * row.inverse, row.inverse
     for k, x in enumerate(kept):
         middle.store(code.integer(k), x)
     least = least_quotient(code, least_quotient(code, no_quotient(code), kept[0], a), kept[1], c)
-    sure = certified(code, row, b) & invertible(code, pivot) & lossless(code, least)
-    return sure & sure_of(code, top) & sure_of(code, bottom)
+    return sure & lossless(code, least)
 
 
 LOOPS, MOST = Library("few_factors"), 4

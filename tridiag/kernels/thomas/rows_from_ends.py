@@ -131,12 +131,18 @@ def eliminate_group(code: Code, group: Group, n: Value, kept: Value) -> Value:
 
 def join(code: Code, top: Thomas, bottom: Thomas, row: tuple[Any, ...]) -> tuple[Value, Value]:
     """x of the row between two that are eliminated, and where that was harmless."""
-    a, b, c, d = row
+    a, _, c, d = row
+    middle, sure = middle_row(code, row[:3], top, bottom)
+    return (d - a * top.before - c * bottom.before) * middle.inverse, sure
+
+
+def middle_row(code: Code, row: tuple[Any, ...], top: Any, bottom: Any) -> tuple[el.Reciprocal, Value]:
+    """The row of a matrix between two that are eliminated, without their unknowns, and where that was harmless."""
+    a, b, c = row
     left, right = a * top.above, c * bottom.above
     pivot = b - left - right
     middle = el.Reciprocal(code.size(left) + code.size(right), pivot, code.one() / pivot, pivot)
-    sure = certified(code, middle, b) & invertible(code, pivot) & sure_of(code, top) & sure_of(code, bottom)
-    return (d - a * top.before - c * bottom.before) * middle.inverse, sure
+    return middle, certified(code, middle, b) & invertible(code, pivot) & sure_of(code, top) & sure_of(code, bottom)
 
 
 def substitute_group(code: Code, band: Band, g: Value, n: Value, kept: Value, used: Value) -> None:
