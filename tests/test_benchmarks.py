@@ -289,7 +289,7 @@ def test_chunks_have_figures(capsys: pytest.CaptureFixture[str], monkeypatch: py
     monkeypatch.setattr("sys.argv", ["chunks.py", *(f"--{name}={size}" for name, size in sizes.items())])
     chunks.main()
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 8 and all(" bar " in line for line in lines)
+    assert len(lines) == 9 and all(" bar " in line for line in lines)
 
     def solve(a: Any, b: Any, c: Any, d: Any) -> Any:
         return d / b if isinstance(d, np.ndarray) else d * b
