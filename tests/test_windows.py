@@ -12,13 +12,13 @@ from helpers import installed
 from processes import run_program
 
 import tridiag
-from tridiag.calls import fast_path
+from tridiag.calls.fast_path.windows import SOLVED_BEFORE
 from tridiag.kernels.jobs.windows import FEWEST, all_windows
 
 pytestmark = pytest.mark.skipif(not installed("numba"), reason="needs numba, which is not installed")
 
 LONG = 3000, 3001, 10_007, 40_000
-SETTLED = fast_path.SOLVED_BEFORE + 2  # solves after which no more is made
+SETTLED = SOLVED_BEFORE + 2  # solves after which no more is made
 
 
 def drawn(n: int, dtype: str = "float64", dominance: float = 3.0) -> list[Any]:
@@ -122,7 +122,7 @@ def test_windows_are_made_once_and_late(made: list[Any]) -> None:
     a, b, c, d = drawn(4000)
     for _ in range(3):
         matrix = tridiag.factor(a, b, c)
-        for _ in range(fast_path.SOLVED_BEFORE):
+        for _ in range(SOLVED_BEFORE):
             matrix.solve(d)
     assert not made
     for _ in range(3 * SETTLED):
@@ -304,7 +304,7 @@ for _ in range(2):
     matrix = tridiag.factor(a, 4 * b, c)
     for _ in range({SETTLED}):
         matrix.solve(d)
-    assert matrix._windows
+    assert matrix._recall.windows
 print("numba" in sys.modules)
 """
     run_program(program)

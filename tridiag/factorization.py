@@ -14,6 +14,7 @@ from tridiag.calls import execute, fast_path, outputs, split
 from tridiag.calls.checks import check_axis
 from tridiag.calls.fast_path import FACTORED_SOLVES, FACTORINGS, BoundFactors, Eliminated, Kind, Made, Shapes
 from tridiag.calls.plan import UNASKED, Call, Plan, axis_alone, is_one, prepare, wants_check
+from tridiag.calls.recall import Recall
 from tridiag.calls.torch_compile import compiling, graph
 from tridiag.derivatives import runner_of
 from tridiag.libraries.arrays import check_sequence, module_of, taking
@@ -62,14 +63,9 @@ class Factorization:
     _name: Any = Later()
     _kind: Any = Later()
     _factors: Any = Later()
-    _late: Any = Later()
     _status: Any = Later()
     _free: Any = Later()
-    _known: Any = Later()
-    _settled: Any = Later()
-    _plain: Any = Later()
-    _waits: Any = Later()
-    _windows: Any = Later()
+    _recall: Any = Later()
     _flat: Any = Later()
     _made_in: Any = Later()
     _solved: Any = Later()
@@ -91,14 +87,9 @@ class Factorization:
         self._name = name
         self._kind = kind
         self._factors = factors
-        self._late = factors is None  # whether some right sides are solved without any
         self._status = status
         self._free = free  # whether the backend was not named
-        self._known = None  # what calls with plain arrays depend on, once there was one
-        self._settled = None  # the same once all that is to be kept of the matrices is
-        self._plain = None  # that of matrices which are NumPy arrays, none of them singular
-        self._waits = 0  # right sides until factors of windows are made
-        self._windows = None  # those; False where there are none
+        self._recall = Recall(seek_windows=factors is None)  # what calls with plain arrays depend on
         self._flat = None  # what it is as a pytree, once it was one
         self._made_in = None  # where it was traced, if it was, and has factors there
         self._solved = False  # whether a right side was solved since then
@@ -127,8 +118,7 @@ class Factorization:
     def __getstate__(self) -> dict[str, Any]:
         """What copies and pickles have of it: calls with plain arrays find out anew what they depend on."""
         self._found()
-        later = "_known", "_settled", "_plain", "_flat", "_windows", "_made_in"
-        return self.__dict__ | dict.fromkeys(later)
+        return self.__dict__ | {"_recall": self._recall.anew(), "_flat": None, "_made_in": None}
 
     @property
     def status(self) -> Array:
@@ -242,21 +232,21 @@ class Factorization:
         SingularSystemError, ValueError, TypeError
             As `tridiag.solve`.
         """
-        if type(d) is ndarray and singular == "nan" and self._plain is not None:
-            x = FACTORED_SOLVES.call(self._plain, d, transpose, out, check, overwrite_d)
+        if type(d) is ndarray and singular == "nan" and (plain := self._recall.plain) is not None:
+            x = FACTORED_SOLVES.call(plain, d, transpose, out, check, overwrite_d)
             if x is not None:
                 return x
         library = self._kind.library
         if singular != "nan":
             refuse_to_perturb(singular)
-        if type(d) is ndarray and library == "numpy" and (known := self._settled or self._recalled()):
+        if type(d) is ndarray and library == "numpy" and (known := self._recalled()):
             x = FACTORED_SOLVES.call(known, d, transpose, out, check, overwrite_d)
             if x is not None:
                 return x
         if compiling(d):
             return graph().outside(self.solve, d, transpose, out, overwrite_d=overwrite_d, check=check)
         if library in ("jax", "torch") and (short := fast_path.of_tensors("solve_factored", d)) is not None:
-            known = self._settled or self._recalled()
+            known = self._recalled()
             x = short(known, d, transpose, out, check, overwrite_d) if known else None
             if x is not None:
                 return x
@@ -329,7 +319,7 @@ class Factorization:
     def _made(self) -> Any:
         """Its factors, which it was made without."""
         self._factors, _ = runner_of(self._kind.library).factor(self._prepared(), BACKENDS[self._name])
-        self._known = self._settled = self._plain = None
+        self._recall = self._recall.with_factors()
         return self._factors
 
     def _is_being_traced(self) -> bool:
@@ -346,22 +336,11 @@ class Factorization:
 
     def _recalled(self) -> Any:
         """What is known of it; False where that says little: it is of another library, or a matrix is singular."""
-        if self._settled is not None:
-            return self._settled
-        made = Eliminated(self._matrix, self._options, self._free, self._name, self._kind, self._factors)
-        if self._known is None:
-            self._known = fast_path.known(self._status, made, self._windows or None) or False
-            waits = self._known and self._late and self._windows is None and fast_path.may_have_windows(made)
-            self._waits = fast_path.SOLVED_BEFORE if waits else 0
-        elif self._waits == 0:
-            self._windows = fast_path.windows_of(made) or False
-            self._known = fast_path.known(self._status, made, self._windows or None) or False
-        if self._waits == 0:
-            self._settled = self._known
-            self._plain = (self._known or None) if self._kind.library == "numpy" else None
-        else:
-            self._waits -= 1
-        return self._known
+        recall = self._recall
+        if recall.settled is None:
+            made = Eliminated(self._matrix, self._options, self._free, self._name, self._kind, self._factors)
+            return recall.of_call(self._status, made)
+        return recall.settled
 
     def _placed(self, shapes: Shapes) -> dict[str, Any]:
         """The options, with an axis that means now what it meant when the matrix was eliminated."""

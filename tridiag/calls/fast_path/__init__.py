@@ -44,8 +44,7 @@ from tridiag.calls.fast_path.matrices import DETERMINANTS, PRODUCTS
 from tridiag.calls.fast_path.recurrences import RECURRENCES, bound_recurrence
 from tridiag.calls.fast_path.streams import STEPS
 from tridiag.calls.fast_path.systems import SOLVES, bound_call
-from tridiag.calls.fast_path.windows import SOLVED_BEFORE, WindowFactors
-from tridiag.calls.fast_path.windows import may_have as may_have_windows
+from tridiag.calls.fast_path.windows import WindowFactors
 
 __all__ = [
     "BLOCK_SOLVES",
@@ -54,7 +53,6 @@ __all__ = [
     "FACTORINGS",
     "PRODUCTS",
     "RECURRENCES",
-    "SOLVED_BEFORE",
     "SOLVES",
     "STEPS",
     "BoundFactors",
@@ -62,16 +60,15 @@ __all__ = [
     "Kind",
     "Made",
     "Shapes",
+    "WindowFactors",
     "bound_call",
     "bound_recurrence",
     "facts_of",
     "forget",
     "kalman",
-    "known",
-    "may_have_windows",
     "of_tensors",
+    "short_way",
     "smith_waterman",
-    "windows_of",
 ]
 # by types of arrays of other libraries: what is made for them
 KINDS = {
@@ -120,22 +117,6 @@ def forget() -> None:
     for name in set(KINDS.values()):
         if name in sys.modules:
             importlib.import_module(name).forget()
-
-
-def known(status: Any, eliminated: Eliminated, windows: WindowFactors | None) -> Any:
-    """What later solves of matrices that were eliminated depend on; None where they have no short way."""
-    own: type = type(status)
-    function = factored.known if eliminated.kind.library == "numpy" else short_way("known", own)
-    return None if function is None else function(status, eliminated, windows)
-
-
-def windows_of(eliminated: Eliminated) -> WindowFactors | None:
-    """The factors of windows of one long matrix; None where couplings do not decay."""
-    from tridiag.calls.fast_path import window_factors  # which imports kernels
-
-    bands = eliminated.matrix[:3]
-    numpy = eliminated.kind.library == "numpy"
-    return window_factors.factored([x if numpy else x.detach().numpy() for x in bands])
 
 
 def of_tensors(verb: str, x: Any) -> Callable[..., Any] | None:
