@@ -24,6 +24,7 @@ from tridiag.calls.fast_path.facts import (
     is_contiguous,
     kept_call_of,
     may_be_bound,
+    one_each,
     raise_if_singular_plain,
     surely_disjoint,
 )
@@ -108,15 +109,8 @@ class Known(NamedTuple):
     windows: Windows | None  # of one long matrix, the factors of which it has too
     of_windows: tuple[Facts, ...]  # of the arrays that hold those
 
-    def __eq__(self, other: object) -> bool:
-        return self is other
 
-    def __hash__(self) -> int:
-        """`same_known` makes one object of all that is equal, and hashing its facts takes as long as a small call."""
-        return id(self)
-
-
-same_known = functools.lru_cache(1024, typed=True)(Known)  # one object for all that is equal, by which tables know it
+same_known = one_each(Known)
 
 
 class BoundFactored(NamedTuple):

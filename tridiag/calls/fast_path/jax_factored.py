@@ -10,6 +10,7 @@ import numpy as np
 
 from tridiag.calls import execute
 from tridiag.calls.fast_path.factored import Eliminated, Kind
+from tridiag.calls.fast_path.facts import one_each
 from tridiag.calls.fast_path.jax_bound import (
     Bound,
     Settings,
@@ -52,15 +53,8 @@ class KnownMatrices(NamedTuple):
     factors: tuple[Any, ...]
     holding: Callable[..., Any]  # what the arrays of factors are put into
 
-    def __eq__(self, other: object) -> bool:
-        return self is other
 
-    def __hash__(self) -> int:
-        """`same_matrices` makes one object of all that is equal."""
-        return id(self)
-
-
-same_matrices = functools.lru_cache(1024, typed=True)(KnownMatrices)
+same_matrices = one_each(KnownMatrices)
 
 
 def known(status: Any, made: Eliminated, windows: None) -> tuple[Any, ...] | None:
