@@ -11,7 +11,8 @@ every other test
   tests that `IN_JAX` names for a file one case, of its backend; of those of other files, and of tests marked ``each``,
   one case of each;
 - from arrays of JAX and PyTorch where no backend is named, and in the files of `ONE_DTYPE`: one dtype, as above;
-- of a test in the files of `TRACED`, each case of which PyTorch or XLA traces anew: those of one compiled backend.
+- of a test in the files of `TRACED`, each case of which PyTorch or XLA traces anew: those of one compiled backend;
+- of a test of more than `MANY` cases: a quarter of them, chosen by their names.
 
 One case is the middle one of those there are. Kernels for complex64 are those for complex128 with other numbers.
 
@@ -30,17 +31,18 @@ from long_tests import LONG
 
 TIME = "TRIDIAG_TEST_SECONDS"  # in the environment
 FIRST = 6  # cases of a test
+MANY = 150  # cases of a test
 USUAL = "float64"  # kernels of every dtype are compiled anew: files that need the same kernels share a dtype
 DTYPE = {
     "test_matrix_recurrence.py": "complex128",
 }
 ONE_DTYPE = (
     "test_both_ends.py", "test_constant_coefficients.py", "test_conventions.py", "test_dask.py",
-    "test_factors_of_jax_arrays.py", "test_filter_table.py", "test_gradients_torch.py", "test_hard_systems.py",
-    "test_isolation.py", "test_judging.py", "test_kalman_at_rest.py", "test_many_cores.py", "test_many_states.py",
-    "test_partition.py", "test_parts.py", "test_recurrence_kernels.py", "test_results_apart.py",
-    "test_stamped_factors.py", "test_states_in_lanes.py", "test_survival.py", "test_totals.py",
-    "test_wide_determinants.py", "test_wide_rows.py",
+    "test_factors_from_ends.py", "test_factors_of_jax_arrays.py", "test_filter_table.py", "test_gradients_torch.py",
+    "test_hard_systems.py", "test_isolation.py", "test_judging.py", "test_kalman_at_rest.py", "test_many_cores.py",
+    "test_many_states.py", "test_partition.py", "test_parts.py", "test_recurrence_kernels.py",
+    "test_results_apart.py", "test_stamped_factors.py", "test_states_in_lanes.py", "test_stored_factors.py",
+    "test_survival.py", "test_totals.py", "test_wide_determinants.py", "test_wide_rows.py", "test_windows.py",
 )  # fmt: skip
 IN_JAX = {
     "test_accuracy.py": ("jax_scan", ()),
@@ -153,6 +155,16 @@ def one_of(items: list[Any]) -> list[Any]:
     return items[: len(items) // 2] + items[len(items) // 2 + 1 :]
 
 
+def three_quarters(items: list[Any]) -> list[Any]:
+    """All but a quarter, whatever their order."""
+    return sorted(items, key=number_of)[len(items) // 4 :]
+
+
+def number_of(item: Any) -> int:
+    """Of the name of a case, as if drawn."""
+    return zlib.crc32(item.name.encode())
+
+
 def others(items: list[Any], value: Any, wanted: str) -> list[Any]:
     """All with another value than the wanted one; or if none has that, than the first."""
     values = [value(item) for item in items]
@@ -214,6 +226,11 @@ def later(items: list[Any]) -> list[Any]:
         subject = subject_of(group[0])
         if written_in_jax(subject) or (subject.compiled and subject.library != "numpy" and not subject.pretended):
             wait(one_of(group))
+    waits, others_choose = set(waiting), ("slow", "smoke", "gpu_offline", "gpu_toolchains")
+    at_once = (x for x in items if x not in waits and not any(map(x.get_closest_marker, others_choose)))
+    for group in grouped(at_once):
+        if len(group) > MANY:
+            waiting += three_quarters(group)
     return waiting
 
 
@@ -225,7 +242,7 @@ def first_of_every_test(items: list[Any], processes: int) -> list[Any]:
     """
     ranks: dict[Any, int] = {}
     for group in grouped(items):
-        group.sort(key=lambda item: zlib.crc32(item.name.encode()))
+        group.sort(key=number_of)
         ranks |= {item: rank for rank, item in enumerate(group)}
     modules = list(dict.fromkeys(item.path for item in items))
     place = {path: k % processes for k, path in enumerate(modules)}
