@@ -110,7 +110,7 @@ def test_lengths_that_the_devices_do_not_divide(n: int, masked: bool, periodic: 
         np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("periodic", [False, True])
+@pytest.mark.parametrize("periodic", [pytest.param(False, marks=pytest.mark.smoke), True])
 def test_singular_matrices_are_so_and_alone(periodic: bool) -> None:
     """Singular wherever it shows, in a row, on a device or only in the whole; NaN; and what regular ones are beside."""
     kept = matrices(np.random.default_rng(0), (2, 40))

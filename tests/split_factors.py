@@ -69,7 +69,7 @@ def test_one_answer(devices: int, rows: int, dtype: str, periodic: bool, hard: b
             assert (backward_error(a, b, c, d, x, periodic)[good] <= 8 * np.finfo(dtype).eps).all()
 
 
-@pytest.mark.parametrize("shape", [(8, 160), (640, 160), (2, 17_600)])
+@pytest.mark.parametrize("shape", [pytest.param((8, 160), marks=pytest.mark.smoke), (640, 160), (2, 17_600)])
 @pytest.mark.usefixtures("only_known")
 def test_what_joins_matrices_is_kept(shape: tuple[int, int]) -> None:
     """Few, many, and long systems: in eager calls, as an argument, and factored in the same program."""
@@ -126,6 +126,7 @@ def test_another_number_of_devices() -> None:
             assert (backward_error(*arrays, solved_in_jit(matrix, d)) <= 8 * EPS).all()
 
 
+@pytest.mark.smoke
 def test_one_bad_matrix_harms_no_other() -> None:
     """Singular is NaN, its status tells the row; NaN stays where it is."""
     a, b, c, d = systems(np.random.default_rng(0), (5, 32), "float64", hard=False)

@@ -175,6 +175,7 @@ def test_where_digits_are_lost() -> None:
         np.testing.assert_allclose(gradient, wanted, rtol=1e-7, atol=1e-7)
 
 
+@pytest.mark.smoke
 def test_a_series_that_is_not_a_number() -> None:
     """Harms no other, and is what it is on one device."""
     mesh, (y, parameters) = mesh_of(4), (series(3, 32, 1), model(2, 1, 3))

@@ -117,6 +117,7 @@ def test_complex_numbers(dtype: str) -> None:
         assert_alike(jax.jit(function)(*placed(mesh_of(8), (a, x))), function(a, x))
 
 
+@pytest.mark.smoke
 def test_long_sequences_and_constant_coefficients() -> None:
     """Whose rows on a device are cut into chunks, a few are in none; one coefficient of all, or of each sequence."""
     rng = np.random.default_rng(5)
@@ -169,6 +170,7 @@ def test_higher_orders(order: int, rows: int) -> None:
         assert_alike(jax.jit(flat)(*placed(mesh_of(8), (x, *coefficients))), flat(x, *coefficients))
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("started", [False, True])
 def test_matrices(started: bool) -> None:
     rng = np.random.default_rng(7)

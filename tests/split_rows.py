@@ -136,6 +136,7 @@ def test_two_axes_of_the_mesh_and_one_beside() -> None:
     np.testing.assert_allclose(y.T, x, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.smoke
 def test_shared_matrices_and_constants() -> None:
     mesh, rng = mesh_of(8), np.random.default_rng(0)
     a, b, c, _ = systems(rng, (64,), "float64", hard=False)
@@ -148,6 +149,7 @@ def test_shared_matrices_and_constants() -> None:
     np.testing.assert_allclose(z, tridiag.solve(-1.0, 4.0, -1.0, d + 1j), rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.smoke
 def test_one_bad_system_harms_no_other() -> None:
     """Singular is NaN, NaN stays where it is; eager calls name the singular one and its row."""
     a, b, c, d = systems(np.random.default_rng(0), (4, 32), "float64", hard=False)

@@ -12,6 +12,7 @@ from helpers import installed
 from processes import started
 
 LONGEST = 1500  # seconds, on two cores that others share
+SPLIT = "split_rows.py", "split_factors.py", "split_determinants.py", "split_recurrences.py", "split_kalman.py"
 pytestmark = pytest.mark.timeout(LONGEST + 20)
 
 
@@ -23,49 +24,53 @@ def missing() -> str | None:
     return None if hasattr(jax, "shard_map") else f"needs jax.shard_map, which jax {jax.__version__} does not have"
 
 
-def run(request: pytest.FixtureRequest, name: str, which: str, devices: int) -> None:
-    """The tests of a file, in a process that has so many devices."""
+def run(request: pytest.FixtureRequest, which: str, devices: int, *names: str) -> None:
+    """The tests of some files, in a process that has so many devices."""
     if reason := missing():
         pytest.skip(reason)
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-c", str(request.config.inipath), "-q", "-x", "-m", which,
-         str(Path(__file__).with_name(name))],
+         *(str(Path(__file__).with_name(name)) for name in names)],
         capture_output=True, text=True, timeout=LONGEST, env={**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags},
     )  # fmt: skip
     assert run.returncode == 0, run.stdout[-10_000:] + run.stderr[-2000:]
 
 
+def test_some_of_every_verb_on_eight_devices(request: pytest.FixtureRequest) -> None:
+    run(request, "smoke and not slow", 8, *SPLIT)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("which", ["not slow", "slow"])
 def test_four_devices(request: pytest.FixtureRequest, which: str) -> None:
-    run(request, "four_devices.py", which, 4)
+    run(request, which, 4, "four_devices.py")
 
 
 @pytest.mark.slow
 def test_rows_on_eight_devices(request: pytest.FixtureRequest) -> None:
-    run(request, "split_rows.py", "not slow", 8)
+    run(request, "not slow", 8, "split_rows.py")
 
 
 @pytest.mark.slow
 def test_determinants_on_eight_devices(request: pytest.FixtureRequest) -> None:
-    run(request, "split_determinants.py", "not slow", 8)
+    run(request, "not slow", 8, "split_determinants.py")
 
 
 @pytest.mark.slow
 def test_factors_on_eight_devices(request: pytest.FixtureRequest) -> None:
-    run(request, "split_factors.py", "not slow", 8)
+    run(request, "not slow", 8, "split_factors.py")
 
 
 @pytest.mark.slow
 def test_recurrences_on_eight_devices(request: pytest.FixtureRequest) -> None:
-    run(request, "split_recurrences.py", "not slow", 8)
+    run(request, "not slow", 8, "split_recurrences.py")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("which", ["not slow", "slow"])
 def test_filters_on_eight_devices(request: pytest.FixtureRequest, which: str) -> None:
-    run(request, "split_kalman.py", which, 8)
+    run(request, which, 8, "split_kalman.py")
 
 
 @pytest.mark.slow
