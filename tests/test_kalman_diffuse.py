@@ -390,6 +390,7 @@ GRADIENTS = {
     "unknown, zeros among transitions": numbers(
         kalman.models.local_level(0.5, noise=1.0) + kalman.models.autoregression([0.5, 0.2], 1.0)
     ),
+    "unknown, one noise for all": diffuse(2, 2, 0, Q=np.outer([1, 0.6], [1, 0.6]), R=np.outer([0.7, 0.3], [0.7, 0.3])),
     "ill-conditioned": model(2, 2) | {"P0": 1e9 * np.eye(2), "Q": np.zeros((2, 2))},
 }
 
@@ -429,14 +430,18 @@ def test_gradients_of_states_in_torch(backend: Subject) -> None:
 
 
 @pytest.mark.only(verb=LIKELIHOOD, library="jax")
-@pytest.mark.parametrize("case", ["unknown, seen at once", "unknown, zeros among transitions"])
+@pytest.mark.parametrize(
+    "case", ["unknown, seen at once", "unknown, zeros among transitions", "unknown, one noise for all"]
+)
 def test_gradients_in_jax(backend: Subject, case: str) -> None:
     """Inside jit, where P0 is an argument as well, of series of which one is observed late."""
     import jax
 
-    given = GRADIENTS.get(case, diffuse(2, 1, 0)) | {"obs_intercept": np.ones(1)}
+    given = GRADIENTS.get(case, diffuse(2, 1, 0))
+    p = len(given["R"])
+    given = given | {"obs_intercept": np.ones(p)}
     given["state_intercept"] = np.array([0.1, -0.3, 0.2])[: len(given["F"])]
-    y = series(2, 8, 1)
+    y = series(2, 8, p)
     y[1, :5] = np.nan
 
     def total(parameters: dict[str, Any]) -> Any:
@@ -446,6 +451,22 @@ def test_gradients_in_jax(backend: Subject, case: str) -> None:
     np.testing.assert_allclose(value, kalman.log_likelihood(y, **given).sum(), rtol=1e-12)
     for name, (step, slope) in slopes(y, given, np.random.default_rng(2)).items():
         np.testing.assert_allclose((gradient[name] * step).sum(), slope, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+@pytest.mark.only(verb=FILTER, library="jax")
+def test_gradients_of_states_in_jax_by_what_a_covariance_lacks(backend: Subject) -> None:
+    """One noise moves two states; filters and smoothers by square roots know what a second one would change."""
+    import jax
+
+    given, y = model(2, 1, P0=np.diag([1e9, 1.0]), R=np.array([[1e-5]])), series(9, 1)
+    del given["Q"]
+    Q, step = np.outer([1, 0.5], [1, 0.5]), np.outer([0.3, -1.0], [0.3, -1.0])
+    for verb in (kalman.filter, kalman.smoother):
+        value, near, far = (verb(y, **given, Q=Q + h * step).mean.sum() for h in (0.0, 1e-6, 2e-6))
+        gradient = jax.grad(lambda Q, verb=verb: verb(y, backend=backend.name, **given, Q=Q).mean.sum())(
+            jax.numpy.asarray(Q)
+        )
+        np.testing.assert_allclose((gradient * step).sum(), (4 * near - 3 * value - far) / 2e-6, rtol=1e-4)
 
 
 # --------------------------------------------------------------------------------------------------------- covariances

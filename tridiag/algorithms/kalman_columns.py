@@ -53,10 +53,9 @@ def of_covariance(ops: Any, cov: Any) -> Columns:
 
     def column(cov: Any, j: Any) -> tuple[Any, Columns]:
         row = ops.row(cov, j, 0)
-        weight, most = ops.row(row, j, 0), ops.row(least, j, 0)
-        # a variance that is 0 has a derivative; where one is a difference, that may be rounding alone
-        nothing = ops.where(most == 0, ops.vanished(weight), ops.zero(weight))
-        weight = ops.where(weight <= most, nothing, weight)
+        weight = ops.row(row, j, 0)
+        # with a derivative, of a rank that the covariance lacks: where it lacks one that is all there is
+        weight = ops.where(weight <= ops.row(least, j, 0), ops.vanished(weight), weight)
         part = below(ops, row * inverse(ops, weight), place, j)
         return cov - part[:, None] * row[None], Columns(part, weight)
 

@@ -133,7 +133,7 @@ def independent(ops: Any, R: Any) -> tuple[Any, Any]:
         weight = ops.row(row, j, 0)
         sure = weight > ops.row(least, j, 0)
         part = ops.where(sure & (place > j), row / ops.where(sure, weight, ops.one(weight)), ops.zero(row))
-        return R - outer(part, row), (ops.where(weight < 0, ops.zero(weight), weight), part)
+        return R - outer(part, row), (ops.where(weight < 0, ops.vanished(weight), weight), part)
 
     weights, columns = ops.each(len(R), column, R)[1]
     return weights, columns

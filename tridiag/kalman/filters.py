@@ -208,8 +208,10 @@ def log_likelihood(
         differentiates again): one pass backwards; with ``each_step`` or ``burn`` those of a filter. A gradient in m0 or
         P0 that is smaller than others by more than 1/eps, as after a large P0, has no digits. Where a variance of R
         is exactly 0, that in it has none either while states are unknown at first, as that of `filter` and `smoother`,
-        and under JAX that in H: give R a variance that is small, as 1e-10. Where some states are known exactly (P0 = 0)
-        beside unknown ones, a gradient in Q at Q = 0 may be wrong: give Q such a variance too.
+        and under JAX that in H: give R a variance that is small, as 1e-10. While states are unknown at
+        first, gradients in Q, R and P0 are those of changes that leave their rank, and of others where they lack one
+        rank and no variance is 0; where they are diagonal, in all variances. Where some states are known exactly
+        (P0 = 0) beside unknown ones, a gradient in Q at Q = 0 may be wrong: give Q such a variance too.
 
     Raises
     ------

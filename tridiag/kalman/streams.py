@@ -44,6 +44,7 @@ def predict(mean: Array, cov: Array, *, F: Array, Q: Array, state_intercept: Arr
         Of the states, (..., k) and (..., k, k), as `update` returns them.
     F, Q, state_intercept : array
         The model of this step, (..., k, k), (..., k, k) and (..., k), as in `tridiag.kalman.filter` without time.
+        Whether ``cov`` and Q are covariances, symmetric and positive semidefinite, is not looked at.
 
     Returns
     -------
@@ -88,6 +89,7 @@ def update(mean: Array, cov: Array, y: Array, *, H: Array, R: Array, obs_interce
         (..., p); NaN is a missing value, one or all.
     H, R, obs_intercept : array
         The model of this step, (..., p, k), (..., p, p) and (..., p), as in `tridiag.kalman.filter` without time.
+        Whether ``cov`` and R are covariances, symmetric and positive semidefinite, is not looked at.
 
     Returns
     -------
