@@ -12,7 +12,7 @@ from tridiag.kernels.access.bind import operand_of
 from tridiag.kernels.access.operands import CONTIGUOUS, QUAD, bytes_of_real, bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.jobs.words import logsumexp as J
 from tridiag.kernels.jobs.words.logsumexp import Logsumexp
-from tridiag.kernels.logsumexp.groups import bind_operands, total_of, view
+from tridiag.kernels.logsumexp.groups import point_at, total_of, view
 from tridiag.kernels.logsumexp.loops import BEGIN as BEGIN_LOGARITHMS
 from tridiag.kernels.logsumexp.loops import TOTAL_PLAIN, TOTAL_WEIGHTED
 from tridiag.kernels.logsumexp.workspace import (
@@ -44,6 +44,7 @@ from tridiag.kernels.totals.loops import (
     PUT_LINEAR,
     PUT_LOGARITHMS,
     PUT_WEIGHTED,
+    QUADS,
     TOTAL,
     TOTAL_BACKWARD,
     TOTAL_FORWARD,
@@ -102,7 +103,7 @@ def weighted(zero, job, worker, bindings, slot, x, i0, i1, starts):
 def straight(zero, job, worker):
     """The steps, behind a first block, of one group whose operands are contiguous."""
     a, x, n = operand_of(zero, worker.bindings, J.LOG_A), operand_of(zero, worker.bindings, J.TERMS), job.rows
-    height = QUAD // parts_of(zero, ())
+    height = QUADS * (QUAD // parts_of(zero, ()))
     return max(0, n - HEAD) // height * height if a.kind == CONTIGUOUS and x.kind == CONTIGUOUS else 0
 
 
@@ -231,8 +232,7 @@ def work(job, zero, begin, run_all, do_block, do_straight, put):
             for group in range((count + lanes - 1) // lanes):
                 bindings, used = worker.bindings + group * size_of_bindings(zero), min(lanes, count - group * lanes)
                 begin(zero, (slot_of(zero, worker.slots, group),))
-                system = first + group * lanes
-                bind_operands(zero, job, job.matrix_axes, system, used, job.addresses.start, bindings)
+                point_at(zero, job, first + group * lanes, used, bindings, at > place)
             rows = run_all(zero, job, worker, count, do_block, do_straight)
             for group in range((count + lanes - 1) // lanes):
                 target, used = (
