@@ -31,6 +31,7 @@ from tridiag.kernels.simd.memory import c_function
 from tridiag.kernels.simd.records import RecordAt, address_of
 from tridiag.kernels.totals import words as W
 from tridiag.kernels.totals.loops import (
+    ASK_FOR_ROWS,
     BEGIN,
     BEGIN_LAST,
     COUNT_IN,
@@ -189,7 +190,11 @@ def run_last_rows(zero, job, worker, count, do_block, do_straight):
     height = BLOCK_LAST if groups == 1 else BLOCK_INTERLEAVED
     contiguous = groups == 1 and straight(zero, job, worker) > 0
     while not found and taken < n and not stopping_at(taken, 1):
-        taken, found = min(n, max(W.FIRST_TRIED, 2 * taken)), True
+        known, taken, found = taken, min(n, max(W.FIRST_TRIED, 2 * taken)), True
+        if contiguous and known > 0:
+            i0, i1 = (known, taken) if backward else (n - taken, n - known)
+            ASK_FOR_ROWS(zero, (operand_of(zero, worker.bindings, J.LOG_A), i0, i1))
+            ASK_FOR_ROWS(zero, (operand_of(zero, worker.bindings, J.TERMS), i0, i1))
         for group in range(groups):
             BEGIN_LAST(zero, (slot_of(zero, worker.slots, group),))
         begin = n - taken

@@ -17,7 +17,7 @@ from tridiag.algorithms.logsumexp import two_sum
 from tridiag.algorithms.neighbours import HIDDEN, LARGER
 from tridiag.kernels.access.layouts import Contiguous, Lines
 from tridiag.kernels.access.moves import first_lanes
-from tridiag.kernels.access.operands import QUAD, ask
+from tridiag.kernels.access.operands import QUAD, addresses, ask
 from tridiag.kernels.jobs.words import logsumexp as J
 from tridiag.kernels.logsumexp.loops import PRODUCT, Ahead, load_state, one_if_all, sweep
 from tridiag.kernels.simd.explog import Lanes
@@ -173,6 +173,18 @@ def last_contiguous(turned: bool, backward: bool, code: Code, *words: Any) -> No
     code.store_as(at, largest)
 
 
+def ask_for_rows(code: Code, operand: Any, first: Value, last: Value) -> None:
+    """Ask for rows of a contiguous operand, all at once: whoever reads them next has not known of it for long."""
+    size = code.parts * code.size_of_real
+
+    def lines(i: Value, state: Any) -> Any:
+        for place in addresses(code, operand.addresses.lanes):
+            code.prefetch(place + i * size)
+        return state
+
+    code.fori(first, last, lines, step=LINE // size)
+
+
 def steps_of(layout: Contiguous, turned: bool, backward: bool) -> Callable[..., Any]:
     """The steps of rows that are transposed at a time."""
 
@@ -312,6 +324,7 @@ CONTIGUOUS, LAST_CONTIGUOUS = four_ways("contiguous", total_contiguous), four_wa
 TOTAL_FORWARD, TOTAL_BACKWARD, TRANSPOSED_FORWARD, TRANSPOSED_BACKWARD = CONTIGUOUS
 LAST_FORWARD, LAST_BACKWARD, LAST_TRANSPOSED_FORWARD, LAST_TRANSPOSED_BACKWARD = LAST_CONTIGUOUS
 BEGIN_LAST, NOTE_VALUE = TOTALS.add("begin_last", begin_last), TOTALS.add("note_value", note_value)
+ASK_FOR_ROWS = TOTALS.add("ask_for_rows", ask_for_rows)
 DECAYED = TOTALS.add("decayed", decayed)
 COUNT_IN = TOTALS.add("count_in", count_in)
 PUT_LINEAR, PUT_LAST = TOTALS.add("put_linear", put_linear), TOTALS.add("put_last", put_last)
