@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -15,6 +16,8 @@ from tridiag.kernels.jobs.totals import chunks_of, make_job
 from tridiag.kernels.table import call_of
 from tridiag.kernels.totals.words import numbers
 from tridiag.problems.forms import Recurrence
+
+from guarded.memory import Rooms, plain  # isort: skip
 
 SHAPES = [((7,), 0), ((3, 150), 1), ((19, 70), 1), ((70, 19), 0), ((2, 65, 3), 1), ((2, 30, 41), 1), ((3, 1, 4), 1)]
 DTYPES = ("float32", "float64", "complex64", "complex128")
@@ -96,6 +99,34 @@ def test_products_leave_no_range(dtype: str) -> None:
     *_, mantissa, _ = totals("linear", Recurrence(a.shape, 1), a, x)
     if np.dtype(dtype).kind == "f":
         assert mantissa[2] == 0 and mantissa[3] == np.inf and (mantissa[:2] >= 1).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_products_of_several_rows_at_once_leave_no_range(dtype: str) -> None:
+    """Of coefficients that are alike in all lanes, of every size up to that of which a pair is out of range."""
+    limits, n = np.finfo(dtype), 16
+    for power in range(-limits.maxexp // 2, limits.maxexp // 2, limits.maxexp // 64):
+        a = np.full((9, n), 1.25 * 2.0**power, dtype) * (np.exp(0.7j).astype(dtype) if dtype[0] == "c" else 1)
+        form = Recurrence(a.shape, 1)
+        value, product = linear(form, a, np.zeros_like(a))
+        assert not value.any()
+        np.testing.assert_allclose(product / expected(form, a, a)[1], 1, rtol=0, atol=8 * n * limits.eps)
+
+
+@pytest.mark.parametrize("behind", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+def test_operands_between_guard_pages(dtype: str, behind: bool) -> None:
+    """Groups that follow one another, and a last one whose lanes are not all used, read nothing but their rows."""
+    rng, eps, rooms = np.random.default_rng(3), np.finfo(dtype).eps, Rooms()
+    for (count, n), reverse in itertools.product([(3, 21), (53, 21), (150, 70)], (False, True)):
+        a, x = (rooms.copy(random(rng, (count, n), dtype), plain(2, behind)).array for _ in range(2))
+        form = Recurrence(a.shape, 1, reverse)
+        value, product = linear(form, a, x)
+        right, whole = expected(form, a, x)
+        np.testing.assert_allclose(value, right, rtol=32 * eps, atol=32 * eps)
+        np.testing.assert_allclose(product / whole, 1, rtol=0, atol=8 * eps * n)
+        assert (totals("last_linear", form, a, x)[-1] >= min(n, 64)).all()
+        rooms.give_back()
 
 
 @pytest.mark.parametrize("transpose", [False, True])

@@ -102,10 +102,11 @@ class Lines:
         at = i * (self.code.parts * self.code.size_of_real)
         return [base + at for base in addresses(self.code, self.table)]
 
-    def load(self, i: Value) -> list[Any]:
+    def load(self, i: Value, asks: bool = True) -> list[Any]:
         code, kind, places = self.code, ir.VectorType(self.code.real, QUAD), self.places(i)
         rows = rows_of_lines(code, in_lanes(code, [code.load_as(kind, place) for place in places]))
-        self.ask(places)
+        if asks:
+            self.ask(places)
         return rows
 
     def store(self, i: Value, rows: list[Any]) -> None:
@@ -146,9 +147,10 @@ class Contiguous:
         made.code, made.lines = code, [band.of_lanes(code, first) for band in self.lines]
         return made
 
-    def read(self, i: Value) -> Any:
-        """The entries of `height` rows from i on."""
-        code, bands = self.code, [band.load(i + move) for band, move in zip(self.lines, self.moves, strict=True)]
+    def read(self, i: Value, asks: bool = True) -> Any:
+        """The entries of `height` rows from i on; unless it ``asks`` for others, the rows beside have done so."""
+        code = self.code
+        bands = [band.load(i + move, asks) for band, move in zip(self.lines, self.moves, strict=True)]
         if self.pads:
             (a, _, c, *_), (low, high), outer = bands, self.pads, code.one() if self.outer else code.zero()
             a[0] = code.where(code.everywhere(i == low), outer, a[0])

@@ -168,23 +168,30 @@ def bind_operands(zero, job, axes, first, used, base, bindings):
 
 
 @compiled
+def point_at(zero, job, first, used, bindings, follows):
+    """Point a group at sequences first, first + 1, ...; ``follows``: it is pointed at those before, in all lanes."""
+    lanes, axes = lanes_of(zero, ()), job.matrix_axes
+    if follows and used == lanes and axes == 1:
+        for operand in range(OPERANDS):
+            ADVANCE(zero, (operand_of(zero, bindings, operand), lanes * field(job, J.AXES + 1 + operand)))
+    else:
+        bind_operands(zero, job, axes, first, used, job.addresses.start, bindings)
+
+
+@compiled
 def run_groups(zero, job, worker, first, count, total, follows):
     """Sequences first, first + 1, ..., or their chunks, in groups that go on row by row together.
 
     ``follows``: one group, behind that of the call before.
     """
-    lanes, axes, chunked = lanes_of(zero, ()), job.matrix_axes, job.chunks > 1
+    lanes, chunked = lanes_of(zero, ()), job.chunks > 1
     for group in range((count + lanes - 1) // lanes):
         at, used = first + group * lanes, min(lanes, count - group * lanes)
         bindings, slot = (
             worker.bindings + group * size_of_bindings(zero),
             slot_of(zero, worker.slots, group),
         )
-        if follows and used == lanes and axes == 1:
-            for operand in range(OPERANDS):
-                ADVANCE(zero, (operand_of(zero, bindings, operand), lanes * field(job, J.AXES + 1 + operand)))
-        else:
-            bind_operands(zero, job, axes, at, used, job.addresses.start, bindings)
+        point_at(zero, job, at, used, bindings, follows)
         if not chunked:
             begin_group(zero, job, worker, group)
         elif total:

@@ -12,7 +12,7 @@ from tridiag.kernels.access.bind import operand_of
 from tridiag.kernels.access.operands import CONTIGUOUS, QUAD, bytes_of_real, bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.jobs.words import logsumexp as J
 from tridiag.kernels.jobs.words.logsumexp import Logsumexp
-from tridiag.kernels.logsumexp.groups import bind_operands, total_of, view
+from tridiag.kernels.logsumexp.groups import point_at, total_of, view
 from tridiag.kernels.logsumexp.loops import BEGIN as BEGIN_LOGARITHMS
 from tridiag.kernels.logsumexp.loops import TOTAL_PLAIN, TOTAL_WEIGHTED
 from tridiag.kernels.logsumexp.workspace import (
@@ -31,6 +31,7 @@ from tridiag.kernels.simd.memory import c_function
 from tridiag.kernels.simd.records import RecordAt, address_of
 from tridiag.kernels.totals import words as W
 from tridiag.kernels.totals.loops import (
+    ASK_FOR_ROWS,
     BEGIN,
     BEGIN_LAST,
     COUNT_IN,
@@ -44,6 +45,7 @@ from tridiag.kernels.totals.loops import (
     PUT_LINEAR,
     PUT_LOGARITHMS,
     PUT_WEIGHTED,
+    QUADS,
     TOTAL,
     TOTAL_BACKWARD,
     TOTAL_FORWARD,
@@ -102,7 +104,7 @@ def weighted(zero, job, worker, bindings, slot, x, i0, i1, starts):
 def straight(zero, job, worker):
     """The steps, behind a first block, of one group whose operands are contiguous."""
     a, x, n = operand_of(zero, worker.bindings, J.LOG_A), operand_of(zero, worker.bindings, J.TERMS), job.rows
-    height = QUAD // parts_of(zero, ())
+    height = QUADS * (QUAD // parts_of(zero, ()))
     return max(0, n - HEAD) // height * height if a.kind == CONTIGUOUS and x.kind == CONTIGUOUS else 0
 
 
@@ -188,7 +190,11 @@ def run_last_rows(zero, job, worker, count, do_block, do_straight):
     height = BLOCK_LAST if groups == 1 else BLOCK_INTERLEAVED
     contiguous = groups == 1 and straight(zero, job, worker) > 0
     while not found and taken < n and not stopping_at(taken, 1):
-        taken, found = min(n, max(W.FIRST_TRIED, 2 * taken)), True
+        known, taken, found = taken, min(n, max(W.FIRST_TRIED, 2 * taken)), True
+        if contiguous and known > 0:
+            i0, i1 = (known, taken) if backward else (n - taken, n - known)
+            ASK_FOR_ROWS(zero, (operand_of(zero, worker.bindings, J.LOG_A), i0, i1))
+            ASK_FOR_ROWS(zero, (operand_of(zero, worker.bindings, J.TERMS), i0, i1))
         for group in range(groups):
             BEGIN_LAST(zero, (slot_of(zero, worker.slots, group),))
         begin = n - taken
@@ -231,8 +237,7 @@ def work(job, zero, begin, run_all, do_block, do_straight, put):
             for group in range((count + lanes - 1) // lanes):
                 bindings, used = worker.bindings + group * size_of_bindings(zero), min(lanes, count - group * lanes)
                 begin(zero, (slot_of(zero, worker.slots, group),))
-                system = first + group * lanes
-                bind_operands(zero, job, job.matrix_axes, system, used, job.addresses.start, bindings)
+                point_at(zero, job, first + group * lanes, used, bindings, at > place)
             rows = run_all(zero, job, worker, count, do_block, do_straight)
             for group in range((count + lanes - 1) // lanes):
                 target, used = (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from tridiag.algorithms.logsumexp import two_sum
 from tridiag.algorithms.neighbours import HIDDEN, LARGER
 from tridiag.kernels.access.layouts import Contiguous, Lines
 from tridiag.kernels.access.moves import first_lanes
-from tridiag.kernels.access.operands import QUAD, ask
+from tridiag.kernels.access.operands import QUAD, addresses, ask
 from tridiag.kernels.jobs.words import logsumexp as J
 from tridiag.kernels.logsumexp.loops import PRODUCT, Ahead, load_state, one_if_all, sweep
 from tridiag.kernels.simd.explog import Lanes
@@ -29,6 +30,7 @@ MODERATE = {4: 60, 8: 500}  # exponents of factors of which the product with a m
 SHIFT = {4: 70, 8: 600}  # what takes any number there, or half way
 NEAR = 2048  # bytes between systems that are near one another
 SETS = 4096  # ... and between lines that lie in the same set of a first-level cache
+QUADS = 2  # of rows that are transposed, at a time: their products are brought into range at once
 LARGEST = 3  # rows of lanes of a total, before what is noted of its values
 ALIKE = 2.0**10  # times the largest value that was noted: what values before it are taken to be less than
 TOTALS = Library("totals", short=True)
@@ -52,9 +54,12 @@ def scaled(x: Any, factor: Value) -> Any:
     return Complex(x.real * factor, x.imag * factor) if isinstance(x, Complex) else x * factor
 
 
-def moderate(code: Code, x: Any) -> Value:
-    size, limit = code.size(x), 2.0 ** MODERATE[code.size_of_real]
-    return (size >= 1 / limit) & (size <= limit)
+def all_moderate(code: Code, factors: list[Any]) -> Value:
+    """Whether every product of some of these factors and of a mantissa is in range, in all lanes."""
+    limit = 2.0 ** (2 * MODERATE[code.size_of_real] // len(factors))
+    sizes = [code.size(x) for x in factors]
+    found = [mask for size in sizes for mask in (size >= 1 / limit, size <= limit)]
+    return code.bits(functools.reduce(operator.and_, found)) == 2**code.lanes - 1
 
 
 def times(code: Code, product: Any, exponent: Value, factor: Any) -> tuple[Any, Value]:
@@ -70,13 +75,12 @@ def times(code: Code, product: Any, exponent: Value, factor: Any) -> tuple[Any, 
 
 
 def times_all(code: Code, product: Any, exponent: Value, factors: list[Any]) -> tuple[Any, Value]:
-    """The product times some factors, at once where halves of them are moderate."""
+    """The product times some factors, an even number of them or one, at once where pairs of them are moderate."""
     if len(factors) == 1:
         return times(code, product, exponent, factors[0])
-    halves = factors[: len(factors) // 2], factors[len(factors) // 2 :]
-    first, second = (half[0] * half[1] if half[1:] else half[0] for half in halves)
-    quick = normal(code, product * first * second, exponent)
-    usual = code.bits(moderate(code, first) & moderate(code, second)) == 2**code.lanes - 1
+    pairs = [first * second for first, second in zip(factors[::2], factors[1::2], strict=True)]
+    quick = normal(code, functools.reduce(operator.mul, [product, *pairs]), exponent)
+    usual = all_moderate(code, pairs)
 
     def one_by_one(_: Value, state: Any) -> Any:
         found = product, exponent
@@ -169,11 +173,23 @@ def last_contiguous(turned: bool, backward: bool, code: Code, *words: Any) -> No
     code.store_as(at, largest)
 
 
+def ask_for_rows(code: Code, operand: Any, first: Value, last: Value) -> None:
+    """Ask for rows of a contiguous operand, all at once: whoever reads them next has not known of it for long."""
+    size = code.parts * code.size_of_real
+
+    def lines(i: Value, state: Any) -> Any:
+        for place in addresses(code, operand.addresses.lanes):
+            code.prefetch(place + i * size)
+        return state
+
+    code.fori(first, last, lines, step=LINE // size)
+
+
 def steps_of(layout: Contiguous, turned: bool, backward: bool) -> Callable[..., Any]:
     """The steps of rows that are transposed at a time."""
 
     def steps(i: Value, state: Any) -> Any:
-        rows = [*layout.read(i)]
+        rows = [*layout.read(i), *layout.read(i + layout.height, asks=False)]
         return some_steps(turned, layout.code, state, rows[::-1] if backward else rows)
 
     return steps
@@ -181,7 +197,7 @@ def steps_of(layout: Contiguous, turned: bool, backward: bool) -> Callable[..., 
 
 def down(layout: Contiguous, steps: Callable[..., Any], backward: bool, first: Value, last: Value, state: Any) -> Any:
     """What follows from steps over all rows, in their order."""
-    height = layout.height
+    height = QUADS * layout.height
     ends = (last - height, first - 1) if backward else (first + layout.code.integer(0), last)
     return layout.code.fori(*ends, steps, state, step=-height if backward else height)
 
@@ -200,14 +216,14 @@ class LinesInOrder(Lines):
         self.operand, (one, none) = operand, (code.integer(k) for k in (1, 0))
         self.in_order, self.by_lane = (code.pick(end_to_end & beside, *pair) for pair in ((one, none), (none, one)))
 
-    def load(self, i: Value) -> list[Any]:
+    def load(self, i: Value, asks: bool = True) -> list[Any]:
         def lines(_: Value, state: Any) -> Any:
             for k in range(QUAD // self.code.parts):
                 ask(self.code, self.operand, i + k)
             return state
 
         self.code.fori(0, self.in_order, lines)
-        return super().load(i)
+        return super().load(i, asks)
 
     def ask(self, places: list[Value]) -> None:
         def lines(_: Value, state: Any) -> Any:
@@ -308,6 +324,7 @@ CONTIGUOUS, LAST_CONTIGUOUS = four_ways("contiguous", total_contiguous), four_wa
 TOTAL_FORWARD, TOTAL_BACKWARD, TRANSPOSED_FORWARD, TRANSPOSED_BACKWARD = CONTIGUOUS
 LAST_FORWARD, LAST_BACKWARD, LAST_TRANSPOSED_FORWARD, LAST_TRANSPOSED_BACKWARD = LAST_CONTIGUOUS
 BEGIN_LAST, NOTE_VALUE = TOTALS.add("begin_last", begin_last), TOTALS.add("note_value", note_value)
+ASK_FOR_ROWS = TOTALS.add("ask_for_rows", ask_for_rows)
 DECAYED = TOTALS.add("decayed", decayed)
 COUNT_IN = TOTALS.add("count_in", count_in)
 PUT_LINEAR, PUT_LAST = TOTALS.add("put_linear", put_linear), TOTALS.add("put_last", put_last)
