@@ -426,7 +426,7 @@ def not_spread(x: Any, names: tuple[str, ...]) -> Any:
 def whole_along(x: Any, axis: int) -> Any:
     """An array, gathered along an axis that its type says is sharded: a part of that need not be divisible."""
     sharding = jax.typeof(x).sharding
-    spec = sharding.spec
+    spec, axis = sharding.spec, axis % jax.typeof(x).ndim
     if axis >= len(spec) or spec[axis] is None:
         return x
     return jax.sharding.reshard(
