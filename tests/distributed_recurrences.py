@@ -1,7 +1,21 @@
 """Checks of recurrences of DTensors, run by `distributed_systems.py`."""
 
+import math
+
 import torch
-from four_processes import COMPLEX, LENGTHS, PROCESSES, REAL, Words, assert_alike, check, random, spread, systems
+from four_processes import (
+    COMPLEX,
+    LENGTHS,
+    PROCESSES,
+    REAL,
+    Words,
+    assert_alike,
+    assert_near,
+    check,
+    random,
+    spread,
+    systems,
+)
 from torch.distributed.tensor import Replicate, Shard
 
 import tridiag
@@ -29,6 +43,18 @@ def recurrences_along_the_sharded_axis() -> None:
     assert_alike(lambda x: tridiag.linear_recurrence(0.5, x, return_final=True)[1], [x], [Shard(1)])
     x = spread(random(3, 9, dtype=torch.float32).bfloat16(), Shard(1))
     assert tridiag.logcumsumexp(x).dtype == torch.bfloat16
+
+
+@check
+def odd_sequences_of_fewer_rows_than_processes() -> None:
+    """Sequences computed one process after another, of which one has no row: it takes part, and gives none."""
+    x = random(2, 3)
+    x[0, 1] = math.nan
+    for axis, given in ((1, x), (0, x.mT.contiguous())):
+        y = tridiag.linear_recurrence(0.5, spread(given, Shard(axis)), axis=axis)
+        wanted = tridiag.linear_recurrence(0.5, given, axis=axis)
+        assert torch.equal(y.full_tensor().isnan(), wanted.isnan())
+        assert_near(y.full_tensor().nan_to_num(), wanted.nan_to_num())
 
 
 @check

@@ -161,6 +161,31 @@ def test_eager_calls_and_a_model_of_each_series(kind: Any) -> None:
             np.testing.assert_allclose(x, z, rtol=1e-10, atol=1e-11)
 
 
+EXPLICIT = {
+    "burn": lambda y, given: kalman.log_likelihood(y, burn=5, **given),
+    "each step": lambda y, given: kalman.log_likelihood(y, burn=5, each_step=True, **given),
+    "parallel": lambda y, given: kalman.log_likelihood(y, method="parallel", **given),
+    "diffuse": lambda y, given: kalman.log_likelihood(
+        y, diffuse=True, **{name: x for name, x in given.items() if name not in ("m0", "P0")}
+    ),
+    "forecast": lambda y, given: kalman.forecast(y, 3, **given),
+    "lag_one_smoother": lambda y, given: kalman.lag_one_smoother(y, **given),
+    "disturbance_smoother": lambda y, given: kalman.disturbance_smoother(y, **given),
+}
+
+
+@pytest.mark.parametrize("name", EXPLICIT)
+def test_steps_that_types_say_are_sharded(name: str) -> None:
+    """Verbs that take parts of a series, or put some behind it, whose lengths the devices need not divide."""
+    mesh = jax.make_mesh((2, 2), ("p", "z"), axis_types=(AxisType.Explicit,) * 2, devices=jax.devices()[:4])
+    y, parameters = series(2, 16, 1, missing=0.2), model(2, 1)
+    steps = P(None if name == "parallel" else "p", "z")
+    found = jax.jit(EXPLICIT[name])(jax.device_put(y, NamedSharding(mesh, steps)), parameters)
+    wanted = EXPLICIT[name](jnp.asarray(y), parameters)
+    for x, z in zip(*map(jax.tree.leaves, (found, wanted)), strict=True):
+        np.testing.assert_allclose(x, z, rtol=1e-10, atol=1e-12)
+
+
 def test_where_digits_are_lost() -> None:
     """A diffuse state, first observed by a later device, and one that no device knows alone: series are gathered."""
     mesh, y = mesh_of(4), series(3, 32, 1)

@@ -322,6 +322,26 @@ def test_a_mesh_axis_on_the_batch_and_two_on_the_rows() -> None:
             assert y.sharding.is_equivalent_to(given[0].sharding, 2)
 
 
+@pytest.mark.parametrize(
+    ("verb", "order"), [("linear_recurrence", 1), ("linear_recurrence", 3), ("log_linear_recurrence", 1)]
+)
+def test_neighbours_along_axes_in_another_order_than_the_mesh(verb: str, order: int) -> None:
+    """States that neighbours tell, and coefficients of a gradient, follow the order in which axes are named."""
+    rng = np.random.default_rng(4)
+    mesh = jax.make_mesh((2, 4), ("p", "q"), axis_types=(AxisType.Auto,) * 2)
+    *a, x = (random(rng, (4, 640)) / order for _ in range(order + 1))
+
+    def loss(a: Any, x: Any) -> Any:
+        y = compute(verb)(a[0] if order == 1 else tuple(a), x)
+        return jnp.sum(y * jnp.cos(jnp.arange(y.size)).reshape(y.shape)), y
+
+    both = jax.jit(jax.value_and_grad(loss, (0, 1), has_aux=True))
+    spread = NamedSharding(mesh, P(None, ("q", "p")))
+    found = both(*jax.tree.map(lambda v: jax.device_put(v, spread), (a, x)))
+    for u, v in zip(jax.tree.leaves(found), jax.tree.leaves(both(a, x)), strict=True):
+        np.testing.assert_allclose(u, v, rtol=1e-11, atol=1e-12)
+
+
 # ------------------------------------------------------------------------------------------------ ranges and doubts
 
 

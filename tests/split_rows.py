@@ -1,5 +1,6 @@
 """Systems whose rows lie on eight devices, two or three of them. Run by `test_sharding.py`, in their own process."""
 
+import functools
 from typing import Any
 
 import jax
@@ -12,7 +13,8 @@ from test_jax_program import compiled
 from test_parts import backward_error, conductors, systems
 
 import tridiag
-from tridiag.xla import split
+from tridiag.problems.forms import Cut
+from tridiag.xla import exchange, split
 
 EPS = np.finfo(np.float64).eps
 ALL = (0, 1, 2, 3)
@@ -134,6 +136,52 @@ def test_two_axes_of_the_mesh_and_one_beside() -> None:
     turned = [np.ascontiguousarray(v.T) for v in (a, b, c, d)]
     y = jax.jit(lambda *v: solve(*v, axis=0))(*placed(mesh, turned, P(("y", "z"), "p")))
     np.testing.assert_allclose(y.T, x, rtol=1e-12, atol=1e-14)
+
+
+TURNED = ("z", "y"), ("r", "p", "q"), ("q", "p"), ("r", "q")
+
+
+@pytest.mark.parametrize("names", TURNED)
+def test_neighbours_along_axes_in_another_order_than_the_mesh(names: tuple[str, ...]) -> None:
+    """Rows follow each other in the order in which axes are named, which need not be that of the mesh."""
+    lengths = (4, 2) if "z" in names else (2, 2, 2)
+    mesh = jax.make_mesh(lengths, ("y", "z") if "z" in names else ("p", "q", "r"))
+    rows, count = P(names), int(np.prod([mesh.shape[name] for name in names]))
+
+    def beside(x: Any) -> tuple[Any, ...]:
+        return exchange.passed(Cut.along(names, mesh.shape), x, x, False)
+
+    given = np.arange(1, count + 1)
+    with jax.set_mesh(mesh):
+        found = jax.jit(jax.shard_map(beside, mesh=mesh, in_specs=rows, out_specs=rows))(jax.device_put(given, rows))
+    np.testing.assert_array_equal(found, [[0, *given[:-1]], [*given[1:], 0]])
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("transpose", [False, True])
+def test_masks_along_axes_in_another_order_than_the_mesh(transpose: bool, inside: bool) -> None:
+    """Which couplings a mask cuts at the ends of devices, and their products, follow the order of the rows."""
+    mesh = jax.make_mesh((2, 2), ("y", "z"), axis_types=(AxisType.Auto,) * 2, devices=jax.devices()[:4])
+    rng, n, spec = np.random.default_rng(0), 520, P(None, ("z", "y"))
+    a, b, c, d = systems(rng, (6, n), "float64", hard=False)
+    where = rng.uniform(size=(6, n)) < 0.7
+
+    def each(*v: Any) -> Any:
+        *v, keep = v
+        return solve(*v, where=keep, transpose=transpose, **({"axis_name": ("z", "y")} if inside else {}))
+
+    function = jax.shard_map(each, mesh=mesh, in_specs=(spec,) * 5, out_specs=spec) if inside else each
+
+    def everything(function: Any, arrays: Any) -> Any:
+        pull = jax.vjp(lambda *v: function(*v, arrays[4]), *arrays[:4])[1]
+        tangent = jax.jvp(lambda *v: function(*v, arrays[4]), arrays[:4], [x / 2 for x in arrays[:4]])[1]
+        return function(*arrays), pull(jnp.asarray(d)), tangent
+
+    arrays = [jnp.asarray(x) for x in (a, b, c, d, where)]
+    wanted = everything(lambda *v: solve(*v[:4], where=v[4], transpose=transpose), arrays)
+    found = jax.jit(functools.partial(everything, function))(placed(mesh, arrays, spec))
+    for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-11, atol=1e-12)
 
 
 @pytest.mark.smoke

@@ -19,7 +19,7 @@ from tridiag.algorithms.kalman_diffuse import Diffuse, Step
 from tridiag.algorithms.kalman_rows import Run, ahead, estimated, remaining
 from tridiag.algorithms.kalman_scan import anywhere
 from tridiag.libraries.jax import Operations as ops
-from tridiag.libraries.jax import vary_alike
+from tridiag.libraries.jax import vary_alike, whole_along
 from tridiag.problems.state_space import FILTER, LIKELIHOOD, SMOOTHER, Model, StateSpace
 
 Check = Callable[[Model, StateSpace], Model]
@@ -27,11 +27,17 @@ Check = Callable[[Model, StateSpace], Model]
 
 def from_diffuse(verb: str, y: Any, model: Model, form: StateSpace, rest: Run, check: Check) -> Any:
     """The results of a verb; ``rest`` knows other models, ``check`` makes invalid covariances NaN."""
-    y, model = vary_alike((y, model))
+    y, model = vary_alike(with_all_steps(y, model, form))
     *found, likelihood, unseen = filtered(verb, y, model, form, rest, check)
     if verb == SMOOTHER:
         found = [*kalman_augmented.smoother(ops, y, model, form, rest, unseen, likelihood, repeated)]
     return (*found, likelihood) if found else likelihood
+
+
+def with_all_steps(y: Any, model: Model, form: StateSpace) -> tuple[Any, Model]:
+    """Arrays whose types say that devices have some of their steps, gathered: loops take one step after the other."""
+    found: tuple[Any, Model] = jax.tree.map(lambda x: whole_along(x, len(form.batch)), (y, model))
+    return found
 
 
 def repeated(step: Any, state: Any, n: int) -> Any:

@@ -184,6 +184,7 @@ def kalman(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
 
 def by_what_is_missing(filtered: Callable[..., Any], y: Any, model: Model, form: StateSpace) -> Any:
     """``filtered(y, kept, model, form)``, arrays as in `kalman_filter`; ``kept``: None where none is missing."""
+    y, model = kalman_diffuse_scan.with_all_steps(y, model, form)
     model, y = vary_alike(kalman_filter.front(ops, model, y))
     if not form.checked:
         model = poisoned(model, form)

@@ -96,7 +96,9 @@ def smoothed_with_noise(arguments: Given) -> DisturbanceSmoothed:
         own_part = slice(low, low + len(rows))
         place = np.full(size, len(rows))  # zeros lie behind what was found
         place[rows] = range(len(rows))
-        mean, cov = found.mean[..., :steps, own_part], found.cov[..., :steps, own_part, own_part]
+        mean, cov = found.mean[..., own_part], found.cov[..., own_part, own_part]
+        if steps < n:
+            mean, cov = (ops.slice(x, slice(0, steps), len(form.batch)) for x in (mean, cov))
         parts += [chosen(ops, longer(ops, mean, 1), place, -1), chosen(ops, wider(ops, cov, 1, 1), place, -2, -1)]
     return DisturbanceSmoothed(*(module.cast(x, call.dtype) for x in (*parts, found.log_likelihood)))
 

@@ -108,7 +108,7 @@ def by_steps(y: Any, parameters: tuple[Any, ...], options: Options, each_step: b
         )
     with place_of((y, *parameters)):
         found = of_each_step(y, parameters, options, burn)
-        return of_later(found, burn) if each_step else found[..., burn:].sum(-1)
+        return of_later(found, burn) if each_step else last_steps(found, burn).sum(-1)
 
 
 def of_each_step(y: Any, parameters: tuple[Any, ...], options: Options, burn: int) -> Any:
@@ -144,8 +144,14 @@ def from_predicted(call: Call, entry: Backend) -> Any:
 def of_later(likelihoods: Array, burn: int) -> Array:
     """Those of every step, 0 in the first."""
     ops = module_of(library_of(likelihoods) or "numpy").Operations
-    parts = ops.zero(likelihoods[..., :burn]), likelihoods[..., burn:]
-    return ops.concatenate(parts, likelihoods.ndim - 1)
+    nothing = ops.full((*likelihoods.shape[:-1], burn), 0, likelihoods)
+    return ops.concatenate((nothing, last_steps(likelihoods, burn)), likelihoods.ndim - 1)
+
+
+def last_steps(x: Array, first: int) -> Array:
+    """The steps along the last axis, from the first one that counts."""
+    ops = module_of(library_of(x) or "numpy").Operations
+    return ops.slice(x, slice(first, x.shape[-1]), x.ndim - 1)
 
 
 def computing(verb: str, call: Call, entry: Backend) -> Any:

@@ -85,7 +85,8 @@ def filtered_on(y: Array, steps: int, model: dict[str, Any]) -> Forecast:
     nothing = ops.full((*y.shape[:-2], steps, y.shape[-1]), math.nan, y)
     length = y.shape[-2] + steps
     found = filter(ops.concatenate((y, nothing), y.ndim - 2), **model)
-    mean, cov = found.predicted_mean[..., length - steps :, :], found.predicted_cov[..., length - steps :, :, :]
+    later = slice(length - steps, length)
+    mean, cov = (ops.slice(x, later, x.ndim - own) for own, x in ((2, found.predicted_mean), (3, found.predicted_cov)))
     return Forecast(*(module.cast(x, given.dtype) for x in (*observed(arrays, mean, cov, length, steps), mean, cov)))
 
 

@@ -140,11 +140,11 @@ class Operations:
 
     @staticmethod
     def slice(x: Any, part: slice, axis: int) -> Any:
-        return lax.slice_in_dim(x, part.start, part.stop, axis=axis)
+        return lax.slice_in_dim(whole_along(x, axis), part.start, part.stop, axis=axis)
 
     @staticmethod
     def concatenate(parts: Any, axis: int) -> Any:
-        return jnp.concatenate(parts, axis=axis)
+        return jnp.concatenate([whole_along(x, axis) for x in parts], axis=axis)
 
     @classmethod
     def moved(cls, x: Any, first: Any, axis: int, backward: bool) -> Any:
@@ -421,6 +421,17 @@ def not_spread(x: Any, names: tuple[str, ...]) -> Any:
     """The inverse, over axes that have one device."""
     over = tuple(varying(x) & frozenset(names))
     return lax.psum(x, over) if over else x
+
+
+def whole_along(x: Any, axis: int) -> Any:
+    """An array, gathered along an axis that its type says is sharded: a part of that need not be divisible."""
+    sharding = jax.typeof(x).sharding
+    spec, axis = sharding.spec, axis % jax.typeof(x).ndim
+    if axis >= len(spec) or spec[axis] is None:
+        return x
+    return jax.sharding.reshard(
+        x, jax.sharding.NamedSharding(sharding.mesh, jax.sharding.PartitionSpec(*spec[:axis], None, *spec[axis + 1 :]))
+    )
 
 
 def left_to_compiler(function: Any, arrays: Any, summed: int | None = None, out: Any = None) -> Any:

@@ -16,12 +16,14 @@ class Cut(NamedTuple):
 
     names: tuple[str, ...]
     parts: int
+    lengths: tuple[tuple[str, int], ...] = ()  # of these axes, in the order in which the mesh has them
 
     @staticmethod
     def along(axes: str | tuple[str, ...] | None, lengths: Mapping[str, int]) -> Cut:
         """From axes of a mesh that has such lengths; none, and an axis by itself, as JAX writes them."""
         names = axes if isinstance(axes, tuple) else () if axes is None else (axes,)
-        return Cut(names, math.prod(lengths[name] for name in names))
+        of_names = tuple((name, length) for name, length in lengths.items() if name in names)
+        return Cut(names, math.prod(lengths[name] for name in names), of_names)
 
 
 class Form(NamedTuple):

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from tridiag.problems.forms import Cut
@@ -120,12 +121,24 @@ def passed(cut: Cut, to_behind: Any, to_before: Any, periodic: bool) -> tuple[An
     count = cut.parts
     if count == 2 and not periodic:  # in one message
         first = index(cut) == 0
-        found = lax.ppermute(jnp.where(first, to_behind, to_before), cut.names, [(0, 1), (1, 0)])
+        found = sent(cut, jnp.where(first, to_behind, to_before), [(0, 1), (1, 0)])
         nothing = jnp.zeros_like(found)
         return jnp.where(first, nothing, found), jnp.where(first, found, nothing)
     around = range(count) if periodic else range(count - 1)
     up, down = [(k, (k + 1) % count) for k in around], [((k + 1) % count, k) for k in around]
-    return lax.ppermute(to_behind, cut.names, up), lax.ppermute(to_before, cut.names, down)
+    return sent(cut, to_behind, up), sent(cut, to_before, down)
+
+
+def sent(cut: Cut, x: Any, pairs: Sequence[tuple[int, int]]) -> Any:
+    """What a device gets: of each pair the first one sends x to the second, in the order of rows; else zero.
+
+    ``lax.ppermute`` numbers devices along the axes as the mesh has them, whichever their order in its argument, all
+    other collectives as their argument has them. Both agree where axes are named as in the mesh.
+    """
+    names = tuple(name for name, _ in cut.lengths)
+    numbers = np.arange(cut.parts).reshape([length for _, length in cut.lengths])
+    number_of = numbers.transpose([names.index(name) for name in cut.names]).reshape(-1).tolist()
+    return lax.ppermute(x, names, [(number_of[source], number_of[target]) for source, target in pairs])
 
 
 def worth_two(devices: int, systems: int, told: int, returned: int) -> bool:

@@ -17,6 +17,7 @@ from jax import lax
 from tridiag.kernels.totals.words import FIRST_TRIED
 from tridiag.xla import totals
 from tridiag.xla.doubtful import tried_first
+from tridiag.xla.exchange import sent
 
 ROWS = 128, 256  # in which products may become less than rounding
 FEWEST = 8  # times as many rows has a device that reads the last ones alone; with fewer it may read all
@@ -42,7 +43,7 @@ def from_last_rows(part: Any, kind: str, a: Any, start: Any, state_at: Any, anew
     told = last.total
     pairs = [(k + 1, k) if own.backward else (k, k + 1) for k in range(cut.parts - 1)]
     start = jnp.broadcast_to(start, told.value.shape)
-    before = jnp.where(part.place == 0, start, lax.ppermute(told.value, cut.names, pairs))
+    before = jnp.where(part.place == 0, start, sent(cut, told.value, pairs))
 
     def run() -> tuple[Any, Any]:
         y = part.from_states(before)

@@ -42,6 +42,7 @@ from tridiag.xla.exchange import (
     of_planes,
     planes,
     row_at,
+    sent,
     words_of_all,
 )
 from tridiag.xla.split_last_rows import LEAST, from_last_rows
@@ -282,16 +283,16 @@ def behind(cut: Cut, a: Any, k: int, axis: int, backward: bool) -> Any:
     n = a.shape[axis]
     devices, rows = divmod(k, n)
 
-    def sent(low: int, high: int, by: int) -> Any:
+    def rows_of(low: int, high: int, by: int) -> Any:
         """Some of the rows that a device has which lies so many before."""
         low, high = (n - high, n - low) if backward else (low, high)
         pairs = [(p + by, p) if backward else (p, p + by) for p in range(cut.parts - by)]
         given = lax.slice_in_dim(a, low, high, axis=axis)
-        return given if by == 0 else lax.ppermute(given, cut.names, pairs)
+        return given if by == 0 else sent(cut, given, pairs)
 
-    found = [sent(0, n - rows, devices)]
+    found = [rows_of(0, n - rows, devices)]
     if rows:
-        found.insert(0, sent(n - rows, n, devices + 1))
+        found.insert(0, rows_of(n - rows, n, devices + 1))
     return lax.concatenate(found[::-1] if backward else found, axis)
 
 

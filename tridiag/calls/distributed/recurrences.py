@@ -178,11 +178,12 @@ def carried(a: Any, y: Any, course: Course) -> Any:
 def handed_on(coefficients: Any, x: Any, init: Any, course: Course, odd: Any, y: Any, start: Any) -> tuple[Any, Any]:
     """y and its starts, with some sequences computed one device after another."""
     form, cut, count = course.form, course.cut, int(odd.sum())
+    sequences = math.prod(form.batch)  # a device may have none of their rows
     those = odd.movedim(form.axis, -1).reshape(-1).nonzero()[:, 0]
 
     def picked(v: Any) -> Any:
         lines = v.expand((*form.shape[: form.axis], v.shape[form.axis], *form.shape[form.axis + 1 :]))
-        return lines.movedim(form.axis, -1).reshape(-1, v.shape[form.axis])[those]
+        return lines.movedim(form.axis, -1).reshape(sequences, v.shape[form.axis])[those]
 
     own = course._replace(form=form._replace(shape=(count, form.n), axis=1))
     rows, right, before = tuple(map(picked, coefficients)), picked(x), None if init is None else picked(init)
@@ -198,7 +199,7 @@ def handed_on(coefficients: Any, x: Any, init: Any, course: Course, odd: Any, y:
         value = exchange.total(out, cut)
     if found is None:
         return y, start
-    y = y.movedim(form.axis, -1).reshape(-1, form.n).clone()
+    y = y.movedim(form.axis, -1).reshape(sequences, form.n).clone()
     y[those] = found
     y = y.reshape(*form.batch, form.n).movedim(-1, form.axis).contiguous()
     if start is not None and mine is not None:
