@@ -261,19 +261,6 @@ def test_no_array_is_copied(verb: str) -> None:
         assert not re.findall(rf"\[{','.join(map(str, local))}\]\S* fusion\(", program)
 
 
-@pytest.mark.parametrize("verb", [*VERBS, "matrix_recurrence"])
-def test_rows_are_read_first_where_a_device_follows(verb: str) -> None:
-    """The last one has none to tell of its rows: what tells of them is in branches of the program alone."""
-    rng, mesh = np.random.default_rng(8), mesh_of(8)
-    arrays = (
-        [random(rng, (3, 1040, 2, 2)), random(rng, (3, 1040, 2))] if verb[0] == "m" else operands(rng, verb, (3, 1040))
-    )
-    for reverse in (False, True):
-        program = compiled(compute(verb, reverse=reverse), *placed(mesh, arrays, 1))
-        calls = custom_calls(outside_branches(program))
-        assert len(calls) == (1 if verb == "logcumsumexp" else 0)  # the values themselves
-
-
 def test_devices_share_the_threads_of_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of sixteen threads each of eight devices has two, whether they have rows or whole sequences; one alone all."""
     given, mesh, verb = operands(np.random.default_rng(17), "linear_recurrence", (1024, 2048)), mesh_of(8), "scan1"

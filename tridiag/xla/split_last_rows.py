@@ -39,7 +39,7 @@ def from_last_rows(part: Any, kind: str, a: Any, start: Any, state_at: Any, anew
         return anew(None)
     width = max(ROWS[0], min(ROWS[1], n // FEWEST))
     width = n if n < FEWEST * width else width
-    last = totals.last_of(kind, own, a, part.x, width, part.told)
+    last = totals.last_of(kind, own, a, part.x, width)
     told = last.total
     pairs = [(k + 1, k) if own.backward else (k, k + 1) for k in range(cut.parts - 1)]
     start = jnp.broadcast_to(start, told.value.shape)
@@ -57,9 +57,7 @@ def from_last_rows(part: Any, kind: str, a: Any, start: Any, state_at: Any, anew
         if width < n:
             return anew(None)
         every = ((last.steps == n) & (jnp.abs(last.total.value) < jnp.inf)).all()
-        return anew(
-            lax.cond(every, lambda: last.total, lambda: part.told(lambda: totals.total_of(kind, own, a, part.x)))
-        )
+        return anew(lax.cond(every, lambda: last.total, lambda: totals.total_of(kind, own, a, part.x)))
 
     promising = (told.decayed() | ~part.followed).all()
     return tried_first(run, otherwise, cut, promising, own.shape, part.x)

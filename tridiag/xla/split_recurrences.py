@@ -6,8 +6,7 @@ every device what they make of the state before them (`tridiag.xla.totals`), in 
 `log_linear_recurrence`. A scan over the devices gives each its state (where sequences are many each device scans its
 share, and tells the others theirs), and the second pass is the recurrence from there. Of order 1 and real or complex
 numbers, and of logarithms, the first pass is a kernel that writes no array. Of higher orders and of matrices it is the
-recurrence itself, from 0 and from every unit of its state: p (p + 1) numbers a sequence, and p + 1 times the work. The
-last device tells nobody of its rows, and begins with the second pass.
+recurrence itself, from 0 and from every unit of its state: p (p + 1) numbers a sequence, and p + 1 times the work.
 
 Then a flag goes round: only where the state behind some rows is not the one that the next device has taken for it (an
 infinite coefficient, an overflow on the way, a sequence that hardly any rounding error survives) are such sequences
@@ -88,17 +87,6 @@ class Part(NamedTuple):
         count = self.cut.parts if self.form.backward else -(-self.form.n // self.own.n)
         return self.place < count - 1
 
-    def told(self, total: Callable[[], Any]) -> Any:
-        """What ``total()`` tells of the rows; zeros on a device that none follows, which need not read them."""
-
-        def alike(found: Any) -> Any:
-            return vary_alike((found, self.x, self.coefficients))[0]
-
-        def nothing() -> Any:
-            return alike(jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(total)))
-
-        return lax.cond(self.followed, lambda: alike(total()), nothing)
-
     @property
     def state_shape(self) -> tuple[int, ...]:
         axis = self.own.axis
@@ -158,8 +146,7 @@ def log_linear_recurrence(weighted: bool, form: Recurrence, cut: Cut, *operands:
     start = part.init[0] if part.init else jnp.asarray(-math.inf, part.x.dtype)
     if weighted:
         return from_any_rows(part, WEIGHTED, start, lambda y, k: row_at(y, k, form.axis))
-    told = part.told(lambda: totals.total_of(LOGARITHMS, part.own, None, part.x))
-    return part.values(state_before(part, told, start))
+    return part.values(state_before(part, totals.total_of(LOGARITHMS, part.own, None, part.x), start))
 
 
 def by_total(part: Part) -> Any:
@@ -179,7 +166,7 @@ def from_any_rows(part: Part, kind: str, start: Any, state_at: Callable[[Any, in
     (a,) = part.coefficients
 
     def anew(told: Any) -> Any:
-        told = part.told(lambda: totals.total_of(kind, part.own, a, part.x)) if told is None else told
+        told = totals.total_of(kind, part.own, a, part.x) if told is None else told
         before = state_before(part, told, start)
         y = part.from_states(before)
         return kept_or_gathered(part, y, told.after(before), state_at(y, 0 if part.own.backward else -1), told)
@@ -205,17 +192,13 @@ def by_units(part: Part, order: int) -> Any:
     def init_of(state: Any) -> Rows:
         return (state,) if own.matrices else tuple(state[..., k] for k in range(order))
 
-    unit = jnp.eye(size, dtype=kind).reshape(size, *(1,) * len(value_shape(part, size)[:-1]), size)
+    value = state_of(part.from_states(*init_of(jnp.zeros(value_shape(part, size), kind))), own.axis)
+    unit = jnp.eye(size, dtype=kind).reshape(size, *(1,) * len(value.shape[:-1]), size)
     longer = own._replace(shape=(size, *own.shape), axis=own.axis + 1)
     kept = (longer.axis, len(own.shape)) if own.matrices else (longer.axis,)
     nothing = jnp.zeros([n if k in kept else 1 for k, n in enumerate(longer.shape)], kind)
-
-    def total() -> Affine:
-        value = state_of(part.from_states(*init_of(jnp.zeros(value_shape(part, size), kind))), own.axis)
-        units = part.run(longer, nothing, tuple(a[None] for a in part.coefficients), init_of(unit))
-        return Affine(value, jnp.moveaxis(state_of(units, longer.axis), 0, -1))
-
-    told = part.told(total)
+    units = part.run(longer, nothing, tuple(a[None] for a in part.coefficients), init_of(unit))
+    told = Affine(value, jnp.moveaxis(state_of(units, longer.axis), 0, -1))
     start = jnp.zeros((), kind) if not part.init else part.init[0] if own.matrices else jnp.stack(part.init, -1)
     before = state_before(part, told, start)
     y = part.from_states(*init_of(before))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -199,14 +198,10 @@ def total_of(kind: str, form: Recurrence, a: Any, x: Any) -> Any:
     return ordered(found, called(kind, short, Chunks(1, rest), a, x), form.backward)
 
 
-def last_of(kind: str, form: Recurrence, a: Any, x: Any, most: int, told: Callable[..., Any]) -> Last:
-    """The total of the last steps: of linear recurrences of no more than it takes for products to decay.
-
-    ``told(total)``: what the function ``total`` tells, where somebody asks for it.
-    """
-    first, batch = 0 if form.backward else form.n - most, (*form.shape[: form.axis], 1, *form.shape[form.axis + 1 :])
-    numbers = told(lambda: numbers_of(LAST.get(kind, kind), form, Chunks(1, most), a, x, first)[0])
-    return Last(kind, numbers, batch, most, x)
+def last_of(kind: str, form: Recurrence, a: Any, x: Any, most: int) -> Last:
+    """The total of the last steps: of linear recurrences of no more than it takes for products to decay."""
+    first = 0 if form.backward else form.n - most
+    return Last(kind, *numbers_of(LAST.get(kind, kind), form, Chunks(1, most), a, x, first), most, x)
 
 
 def ordered(first: Any, second: Any, backward: bool) -> Any:
