@@ -117,7 +117,6 @@ def test_complex_numbers(dtype: str) -> None:
         assert_alike(jax.jit(function)(*placed(mesh_of(8), (a, x))), function(a, x))
 
 
-@pytest.mark.smoke
 def test_long_sequences_and_constant_coefficients() -> None:
     """Whose rows on a device are cut into chunks, a few are in none; one coefficient of all, or of each sequence."""
     rng = np.random.default_rng(5)

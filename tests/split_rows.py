@@ -184,7 +184,6 @@ def test_masks_along_axes_in_another_order_than_the_mesh(transpose: bool, inside
         np.testing.assert_allclose(x, y, rtol=1e-11, atol=1e-12)
 
 
-@pytest.mark.smoke
 def test_shared_matrices_and_constants() -> None:
     mesh, rng = mesh_of(8), np.random.default_rng(0)
     a, b, c, _ = systems(rng, (64,), "float64", hard=False)
