@@ -27,9 +27,7 @@ class Recall:
         self._waits = 0  # right sides until they are
 
     def of_call(self, status: Any, made: Eliminated) -> Any:
-        """What a call depends on, which counts as a right side; False where it has no short way."""
-        if self.settled is not None:
-            return self.settled
+        """What a call depends on while nothing is settled, which counts as a right side; False: it has no short way."""
         if self._known is None:
             self._known = self._found(status, made)
             self._waits = SOLVED_BEFORE if self._known and self._seek and may_have(made) else 0
