@@ -53,17 +53,20 @@ def kind_of(axes: Axes, form: SelectiveScan, dtype: np.dtype[Any], sizes: bool) 
         return S.STATES
     own = S.Y, S.X, *((S.STEP,) if sizes else ())
     kind = S.SIDE_BY_SIDE if all(steps[k] == dtype.itemsize for k in own) else S.APART
-    costs = {one: cost_of_row(one, length, form, dtype, sizes) for one in (kind, S.STATES)}
+    costs = {one: cost_of_row(one, length, form, dtype, sizes, bool(steps[S.A])) for one in (kind, S.STATES)}
     return min(costs, key=costs.__getitem__)
 
 
-def cost_of_row(kind: int, length: int, form: SelectiveScan, dtype: np.dtype[Any], sizes: bool) -> float:
-    """What so many sequences along the last axis of the batch cost, in unknowns of tridiagonal systems."""
+def cost_of_row(kind: int, length: int, form: SelectiveScan, dtype: np.dtype[Any], sizes: bool, own: bool) -> float:
+    """What so many sequences along the last axis of the batch cost, in unknowns of tridiagonal systems.
+
+    ``own``: whether each has coefficients of its own.
+    """
     lanes = lanes_of(dtype)
     if kind == S.STATES:
         return length * (form.n * -(-form.states // lanes) * VECTOR_OF_STATES[sizes] + SEQUENCE)
     step = form.states * VECTOR_OF_SEQUENCES[sizes] + (GATHERED if kind == S.APART else 0)
-    return -(-length // lanes) * form.n * step + length * form.states
+    return -(-length // lanes) * form.n * step + own * length * form.states
 
 
 def axes_of_scan(form: SelectiveScan, shapes: Any, strides: Any) -> Axes:
@@ -77,8 +80,9 @@ def axes_of_scan(form: SelectiveScan, shapes: Any, strides: Any) -> Axes:
 def work_of(form: SelectiveScan, shapes: Any, strides: Any, dtype: np.dtype[Any]) -> float:
     """What a scan costs, in unknowns of tridiagonal systems."""
     sizes, axes = shapes[S.STEP] is not None, axes_of_scan(form, shapes, strides)
-    kind, length = kind_of(axes, form, dtype, sizes), axes.batch[-1][0] if axes.batch else 1
-    return math.prod(form.batch) // length * cost_of_row(kind, length, form, dtype, sizes)
+    kind, (length, steps) = kind_of(axes, form, dtype, sizes), axes.batch[-1] if axes.batch else (1, ())
+    own = bool(steps) and bool(steps[S.A])
+    return math.prod(form.batch) // length * cost_of_row(kind, length, form, dtype, sizes, own)
 
 
 def flags_of(form: SelectiveScan, shapes: Any) -> int:

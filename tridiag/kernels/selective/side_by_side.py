@@ -1,8 +1,8 @@
 """Selective scans of a sequence in each lane, all their states in turn.
 
 What multiplies the input, and the states where they are read, is the same for these sequences; coefficients are too, or
-hold for all steps, and are then brought into lanes once. Sequences that do not lie side by side are gathered, a piece
-of their steps at a time.
+hold for all steps, and are then brought into lanes once for a group. Sequences that do not lie side by side are
+gathered, a piece of their steps at a time.
 """
 
 from __future__ import annotations
@@ -128,7 +128,9 @@ def scatter(zero, job, room, begin, steps, source):
 @compiled
 def scan_side_by_side(zero, job, room, count):
     """All steps of so many sequences, whose addresses are bound."""
-    size, n, own = bytes_of_real(zero, ()), job.steps, field(job, C.TABLE + S.A) == 0
+    size, n, coefficients = bytes_of_real(zero, ()), job.steps, room.addresses.lanes + TABLE * S.A
+    # the last lane has the last sequence, as those behind it that are left over
+    own = word(coefficients) != word(coefficients + 8 * (lanes_of(zero, ()) - 1))
     apart, sizes = job.kind == S.APART, job.pointers[S.STEP] != 0
     if job.flags & S.STARTED != 0:
         into_lanes(zero, job, room, S.INIT, room.states)
