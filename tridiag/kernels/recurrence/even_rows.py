@@ -18,37 +18,45 @@ def even_rows(code: Code, *words: Value) -> None:
     """``words``: sequences, at least the lanes; steps, at least HEIGHT; how far apart; the addresses of y, x and a.
 
     Behind these 1 where memory is to be asked for ahead of use, else 0. There is no value before the first step. The
-    steps that fill no HEIGHT come first, and those behind them twice; the last sequences that fill no lanes come with
-    some of those before.
+    steps that fill no HEIGHT come first, half of one or a whole one, and those behind them twice; the last sequences
+    that fill no lanes come with some of those before.
     """
     count, n, apart, *operands, far = words
     early = code.pick((n & (HEIGHT - 1)) != 0, n & (HEIGHT - 1), code.integer(HEIGHT))
 
-    def group(first: Value, state: Any) -> Any:
-        y, x, a = ([at + (first + k) * apart for k in range(code.lanes)] for at in operands)
+    def group(height: int) -> Any:
+        """``height``: of the steps that come first."""
 
-        def chunk(i: Value, state: Any) -> Any:
-            (value,), move = state, i * code.size_of_real
-            code.fori(0, far, lambda _, none: ask(code, [rows[0] + i * code.row for rows in (y, x, a)], none))
-            values = []
-            for factor, row in zip(load_steps(code, a, move), load_steps(code, x, move), strict=True):
-                value = factor * value + row
-                values.append(value)
-            store_steps(code, y, move, values)
-            return (value,)
+        def body(first: Value, state: Any) -> Any:
+            y, x, a = ([at + (first + k) * apart for k in range(code.lanes)] for at in operands)
 
-        start = code.integer(0)
-        rows, factors = load_steps(code, x, start), load_steps(code, a, start)
-        values = rows[:1]
-        for factor, row in zip(factors[1:], rows[1:], strict=True):
-            values.append(factor * values[-1] + row)
-        store_steps(code, y, start, values)
-        code.fori(early, n, chunk, (chosen(code, values, early - 1),), step=HEIGHT)
-        return state
+            def chunk(i: Value, state: Any) -> Any:
+                (value,), move = state, i * code.size_of_real
+                code.fori(0, far, lambda _, none: ask(code, [rows[0] + i * code.row for rows in (y, x, a)], none))
+                values = []
+                for factor, row in zip(load_steps(code, a, move), load_steps(code, x, move), strict=True):
+                    value = factor * value + row
+                    values.append(value)
+                store_steps(code, y, move, values)
+                return (value,)
 
-    even = count / code.lanes * code.lanes
-    code.fori(0, even, group, step=code.lanes)
-    code.fori(code.pick(even < count, count - code.lanes, count), count, group, step=code.lanes)
+            start = code.integer(0)
+            rows, factors = load_steps(code, x, start, height), load_steps(code, a, start, height)
+            values = rows[:1]
+            for factor, row in zip(factors[1:], rows[1:], strict=True):
+                values.append(factor * values[-1] + row)
+            store_steps(code, y, start, values)
+            code.fori(early, n, chunk, (chosen(code, values, early - 1),), step=HEIGHT)
+            return state
+
+        return body
+
+    even, none = count / code.lanes * code.lanes, code.integer(0)
+    left = code.pick(even < count, count - code.lanes, count)
+    for height in (HEIGHT // 2, HEIGHT):
+        low = early <= HEIGHT // 2 if height < HEIGHT else early > HEIGHT // 2
+        code.fori(0, code.pick(low, even, none), group(height), step=code.lanes)
+        code.fori(left, code.pick(low, count, none), group(height), step=code.lanes)
 
 
 def ask(code: Code, places: list[Value], none: Any) -> Any:

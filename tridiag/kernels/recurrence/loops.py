@@ -50,17 +50,17 @@ def room_of(order: int) -> type[Record]:
     return Room
 
 
-def load_steps(code: Code, lanes: list[Value], move: Value) -> list[Value]:
-    """HEIGHT rows of lanes, from the numbers that lie ``move`` bytes behind where each lane does."""
+def load_steps(code: Code, lanes: list[Value], move: Value, height: int = HEIGHT) -> list[Value]:
+    """Some rows of lanes, whole QUADs, from the numbers that lie ``move`` bytes behind where each lane does."""
     kind, rows = ir.VectorType(code.real, QUAD), []
-    for k in range(0, HEIGHT, QUAD):
+    for k in range(0, height, QUAD):
         rows += in_lanes(code, [code.load_as(kind, lane + move + k * code.size_of_real) for lane in lanes])
     return rows
 
 
 def store_steps(code: Code, lanes: list[Value], move: Value, rows: list[Value]) -> None:
     """The inverse."""
-    for k in range(0, HEIGHT, QUAD):
+    for k in range(0, len(rows), QUAD):
         for lane, piece in zip(lanes, out_of_lanes(code, rows[k : k + QUAD]), strict=True):
             code.store_as(lane + move + k * code.size_of_real, piece)
 
