@@ -169,25 +169,48 @@ class Contiguous:
 
 
 def to_contiguous(
-    code: Code, output: Value, first: Value, last: Value, sweep: Any, kept: Callable[[Value, Any], Any] | None = None
+    code: Code,
+    output: Value,
+    first: Value,
+    last: Value,
+    sweep: Any,
+    kept: Callable[[Value, Any], Any] | None = None,
+    rest: Value | None = None,
 ) -> None:
     """Rows of a solution, last row first, to an operand whose rows are contiguous.
 
-    ``kept(i, x)``: what is left of x of row i where rows are taken out.
+    ``kept(i, x)``: what is left of x of row i where rows are taken out. ``rest``: so many rows behind the last one, too
+    few for a chunk, come first, with those before them, which are found once more.
     """
     lines, height = Lines(code, output), QUAD // code.parts
 
-    def chunk(i: Value, state: Any) -> Any:
+    def chunk(i: Value, state: Any) -> list[Any]:
         rows: list[Any] = []
+        states = []
         for k in reversed(range(height)):
             x = sweep.solution(i + k - first, state)
             x = kept(i + k, x) if kept else x
             state = x, *state[:-1]
             rows.append(x)
+            states.append(state)
         lines.store(i, rows[::-1])
-        return state
+        return states
 
-    sweep.leave(code.fori(last - height, first - 1, chunk, sweep.start(), step=-height))
+    state = sweep.start()
+    if rest is not None:
+        count = rest
+
+        def begin(i: Value, state: Any) -> Any:
+            found = chunk(i, state)
+            state = found[0]
+            for k, other in enumerate(found[1:-1], 2):
+                reached = code.everywhere(count >= k)
+                state = tuple([code.where(reached, x, y) for x, y in zip(other, state, strict=True)])
+            return state
+
+        some = code.pick(count > 0, code.integer(1), code.integer(0))
+        state = code.fori(last + count - height, last + count - height + some, begin, state)
+    sweep.leave(code.fori(last - height, first - 1, lambda i, state: chunk(i, state)[-1], state, step=-height))
 
 
 # ------------------------------------------------------------------------------------------------ interleaved

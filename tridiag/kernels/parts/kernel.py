@@ -189,7 +189,7 @@ def finish_group(zero, job, worker, first, used):
         substitute_blocks(zero, worker, 0 * n, n, used)
     else:
         substitute_blocks(zero, worker, high, n, used)
-        SUBSTITUTE_CONTIGUOUS(zero, (kept_row(zero, worker, low), step, carry, x, low, high))
+        SUBSTITUTE_CONTIGUOUS(zero, (kept_row(zero, worker, low), step, carry, x, low, high, 0 * n))
         substitute_blocks(zero, worker, 0 * n, low, used)
     if job.certificates != 0:
         judge_group(zero, job, worker, first, used)

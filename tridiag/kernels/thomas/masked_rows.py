@@ -27,10 +27,10 @@ def eliminate_masked(zero, job, worker, first, last):
 
 
 @compiled
-def substitute_masked(zero, worker, at, x, first, last):
+def substitute_masked(zero, worker, at, x, first, last, rest):
     """As `one_vector.substitute_straight`."""
     step, mask = ROWS_PLAIN * bytes_of_row(zero, ()), mask_at_first(zero, worker)
-    SUBSTITUTE_MASKED_CONTIGUOUS(zero, (at, step, worker.carry, x, first, last, mask))
+    SUBSTITUTE_MASKED_CONTIGUOUS(zero, (at, step, worker.carry, x, first, last, rest, mask))
 
 
 @compiled

@@ -29,13 +29,13 @@ def eliminate_masked_contiguous(code: Code, *words: Any) -> None:
 
 
 def substitute_masked_contiguous(code: Code, *words: Any) -> None:
-    source, stride, carry, output, first, last, mask_at = words
+    source, stride, carry, output, first, last, rest, mask_at = words
     mask = Mask(code, mask_at, code.lanes)
 
     def kept(i: Value, x: Any) -> Any:
         return code.where(mask[i], x, code.zero())
 
-    to_contiguous(code, output, first, last, Substitution(code, Thomas, source, stride, carry, carry), kept)
+    to_contiguous(code, output, first, last, Substitution(code, Thomas, source, stride, carry, carry), kept, rest)
 
 
 def mask_of(code: Code, words: Sequence[Any], most: Value) -> MaskOfGroups:

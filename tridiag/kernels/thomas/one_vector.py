@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tridiag.kernels.access.bind import operand_of
 from tridiag.kernels.access.load_store import store_rows
-from tridiag.kernels.access.operands import bytes_of_row, lanes_of
+from tridiag.kernels.access.operands import QUAD, bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.access.rows import ZERO
+from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import X_
 from tridiag.kernels.simd.compiled import compiled, inlined
 from tridiag.kernels.simd.interrupts import stopping, stopping_at
@@ -98,8 +99,24 @@ def sweep_down(zero, job, worker, used, rows, eliminate):
         if hopeless(zero, job, good, used) or stopping_at((i - first) // EARLY, 64):
             return False
         i, stop = stop, min(stop + EARLY, last)
-    eliminate_blocks(zero, job, worker, last, high)
+    if rows_left(zero, job, worker, rows) > 0:  # with those before them, which are eliminated once more
+        eliminate(zero, job, worker, high - height_of(zero), high)
+    else:
+        eliminate_blocks(zero, job, worker, last, high)
     return not hopeless(zero, job, good, used)
+
+
+@compiled
+def height_of(zero):
+    """The rows that a straight sweep takes at a time."""
+    return QUAD // parts_of(zero, ())
+
+
+@compiled
+def rows_left(zero, job, worker, rows):
+    """How many rows behind the straight ones, too few for it, that sweep takes all the same."""
+    first, last = rows
+    return worker.high - last if last > first and job.flags & J.TRANSPOSE == 0 else 0
 
 
 @compiled
@@ -131,15 +148,16 @@ def sweep_up(zero, job, worker, used, rows, substitute):
         return False
     store_rows(zero, x, none, low, worker.zeros, none, lanes)
     store_rows(zero, x, high, job.rows, worker.zeros, none, lanes)
-    backward_block(zero, job, worker, last, high, every)
-    substitute(zero, worker, worker.kept + (first - low + 1) * ROWS_PLAIN * row, x, first, last)
+    rest = rows_left(zero, job, worker, rows)
+    backward_block(zero, job, worker, last + rest, high, every)
+    substitute(zero, worker, worker.kept + (first - low + 1) * ROWS_PLAIN * row, x, first, last, rest)
     backward_block(zero, job, worker, low, first, every)
     return True
 
 
 @compiled
-def substitute_straight(zero, worker, at, x, first, last):
-    SUBSTITUTE_CONTIGUOUS(zero, (at, ROWS_PLAIN * bytes_of_row(zero, ()), worker.carry, x, first, last))
+def substitute_straight(zero, worker, at, x, first, last, rest):
+    SUBSTITUTE_CONTIGUOUS(zero, (at, ROWS_PLAIN * bytes_of_row(zero, ()), worker.carry, x, first, last, rest))
 
 
 @compiled

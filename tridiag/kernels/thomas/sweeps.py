@@ -200,8 +200,9 @@ def substitute_views(step: Any, code: Code, *words: Any) -> None:
 
 
 def substitute_contiguous(step: Any, code: Code, *words: Any) -> None:
-    source, stride, carry, output, first, last = words
-    to_contiguous(code, output, first, last, Substitution(code, step, source, stride, carry, carry))
+    source, stride, carry, output, first, last, *rest = words
+    sweep = Substitution(code, step, source, stride, carry, carry)
+    to_contiguous(code, output, first, last, sweep, rest=rest[0] if rest else None)
 
 
 def substitute_interleaved(past_caches: bool, step: Any, code: Code, *words: Any) -> None:
