@@ -161,34 +161,40 @@ def substitute_certified(zero, job, worker, factors, shared, y, used, bad):
     """The solution, to memory at once if no lane needs more, which is the result; else in place of y'."""
     n, row, low, high = job.rows, bytes_of_row(zero, ()), worker.low, worker.high
     bindings, carry, lanes = worker.bindings, worker.carry, lanes_of(zero, ())
-    d, x, last = operand_of(zero, bindings, D_), operand_of(zero, bindings, X_), low
+    d, x = operand_of(zero, bindings, D_), operand_of(zero, bindings, X_)
+    height, straight = QUAD // parts_of(zero, ()), 0
     if bad == 0 and used == lanes and worker.whole and d.kind == CONTIGUOUS == x.kind:
-        height = QUAD // parts_of(zero, ())
-        last = low + (high - low) // height * height
+        straight = (high - low) // height * height
     part = part_of(zero, shared)
-    pairs, above = pairs_at(factors, part, low), above_at(factors, part, n, low)
     ZERO(zero, (y - row, row, 1))
     ZERO(zero, (carry, row, 1))
-    if last > low:
-        words = (pairs, d, y, low, last)
-        if shared is None:
-            FORWARD_CONTIGUOUS(zero, words)
-        else:
-            FORWARD_CONTIGUOUS_SHARED(zero, words)
-    if last < high:
-        forward_blocks(zero, job, worker, factors, shared, y, last, high)
-        backward_factored(zero, job, worker, factors, shared, y, last, high)
-    if last == low:
+    if straight == 0:
+        if low < high:
+            forward_blocks(zero, job, worker, factors, shared, y, low, high)
+            backward_factored(zero, job, worker, factors, shared, y, low, high)
         return False
-    words = (above, y, x, carry, low, last)
+    last = low + straight
+    forward_straight(zero, factors, shared, d, y, low, low, last)
+    if last < high:  # the rows that fill no tile, with those before them once more
+        forward_straight(zero, factors, shared, d, y, low, high - height, high)
+    words = above_at(factors, part, n, low), y, x, carry, low, last, high - last
     if shared is None:
         BACKWARD_CONTIGUOUS(zero, words)
     else:
         BACKWARD_CONTIGUOUS_SHARED(zero, words)
-    store_rows(zero, x, last, high, y + (last - low) * row, row, used)
     store_rows(zero, x, 0, low, worker.zeros, 0, used)
     store_rows(zero, x, high, n, worker.zeros, 0, used)
     return True
+
+
+@compiled
+def forward_straight(zero, factors, shared, d, y, low, first, last):
+    """y' of rows first <= i < last, whole tiles of contiguous ones, from factors; that of row ``low`` lies at ``y``."""
+    words = pairs_at(factors, part_of(zero, shared), first), d, y + (first - low) * bytes_of_row(zero, ()), first, last
+    if shared is None:
+        FORWARD_CONTIGUOUS(zero, words)
+    else:
+        FORWARD_CONTIGUOUS_SHARED(zero, words)
 
 
 @compiled

@@ -153,10 +153,10 @@ def backward(spread: bool, code: Code, *words: Value) -> None:
 
 def backward_contiguous(spread: bool, code: Code, *words: Value) -> None:
     """The same to contiguous rows of memory."""
-    above_at, y, output, carry, first, last = words
+    above_at, y, output, carry, first, last, rest = words
     _, _, above = factors(spread, code, above_at, above_at)
     sweep = Backward(code, above, Rows(code, y, code.row), carry, not spread)
-    to_contiguous(code, output, first, last, sweep)
+    to_contiguous(code, output, first, last, sweep, rest=rest)
 
 
 def forward_wide(code: Code, *words: Value) -> None:

@@ -43,7 +43,7 @@ def solve_windows(zero, job, worker, factors, first):
         source = y + bottom * row + (lanes - 1) * bytes_of_real(zero, ())
         STORE_ONE(zero, (of_last, x.stride, bottom, n, source, row))
     if behind > top:
-        BACKWARD_CONTIGUOUS(zero, (above_at(factors, row, n, top), y + top * row, x, carry, top, behind))
+        BACKWARD_CONTIGUOUS(zero, (above_at(factors, row, n, top), y + top * row, x, carry, top, behind, variable(0)))
     if first == 0:
         backward_factored(zero, job, worker, factors, None, y, variable(0), top)
         store_rows(zero, x, variable(0), top, y, row, variable(1))
