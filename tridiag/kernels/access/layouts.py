@@ -18,7 +18,7 @@ A new layout is a class with `down` here, what writes a solution to it, and a li
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -27,7 +27,7 @@ from tridiag.kernels.access.moves import first_lanes, in_lanes, out_of_lanes, pu
 from tridiag.kernels.access.operands import QUAD, addresses, ask, operand_in
 from tridiag.kernels.access.rows import RIGHT, Mask, Rows
 from tridiag.kernels.simd.registers import by_register, lanes_of_register
-from tridiag.kernels.simd.values import Complex, Value
+from tridiag.kernels.simd.values import Complex, Value, flatten, rebuild
 from tridiag.kernels.simd.vector import LINE, Code
 
 ROWS_AHEAD = 1  # prefetch distance where tiles are wide,
@@ -157,15 +157,53 @@ class Contiguous:
             c[-1] = code.where(code.everywhere(i + self.height == high), outer, c[-1])
         return zip(*bands, strict=True)
 
-    def down(self, first: Value, last: Value, sweep: Any) -> None:
-        def chunk(code: Code, lane: int, i: Value, state: Any) -> Any:
-            every, part = code.all_lanes(), sweep.of_lanes(code, lane)
-            for k, entries in enumerate(self.of_lanes(code, lane).read(i)):
-                state = part.step(state, i - first + k, every, *entries)
-            return state
+    def rows(self, i: Value) -> Iterator[tuple[Value, Any]]:
+        """The lanes that `height` rows from i on keep, and their entries."""
+        every = self.code.all_lanes()
+        for entries in self.read(i):
+            yield every, entries
 
-        least = sweep.registers * lanes_of_register(self.code)
-        sweep.leave(by_register(self.code, first, last, chunk, sweep.start(), self.height, least))
+    def least(self, sweep: Any) -> int:
+        """The lanes that a step is taken of at a time, or more."""
+        return sweep.registers * lanes_of_register(self.code)
+
+    def down(self, first: Value, last: Value, sweep: Any, rest: Value | None = None) -> None:
+        """``rest``: so many rows before the first one, too few for a chunk, come with those behind them, which are
+        taken once more."""
+
+        def states(code: Code, lane: int, i: Value, state: Any) -> list[Any]:
+            part, found = sweep.of_lanes(code, lane), []
+            for k, (keep, entries) in enumerate(self.of_lanes(code, lane).rows(i)):
+                state = part.step(state, i - first + k, keep, *entries)
+                found.append(state)
+            return found
+
+        def chunk(code: Code, lane: int, i: Value, state: Any) -> Any:
+            return states(code, lane, i, state)[-1]
+
+        def begin(code: Code, lane: int, i: Value, state: Any) -> Any:
+            return state_after(code, rest, states(code, lane, i, state))
+
+        state, least = sweep.start(), self.least(sweep)
+        if rest is not None:
+            state = by_register(self.code, *once(first - rest, rest), begin, state, least=least)
+        sweep.leave(by_register(self.code, first, last, chunk, state, self.height, least))
+
+
+def once(i: Value, rest: Value) -> tuple[Value, Value]:
+    """The ends of a loop over i alone if there is a rest, else over nothing."""
+    code = i.code
+    return i, i + code.pick(rest > 0, code.integer(1), code.integer(0))
+
+
+def state_after(code: Code, rest: Any, states: list[Any]) -> Any:
+    """The state after ``rest`` rows of a chunk, at least one and not all, from those after each of them."""
+    state = states[0]
+    for k, other in enumerate(states[1:-1], 2):
+        reached = code.everywhere(rest >= k)
+        chosen = [code.where(reached, x, y) for x, y in zip(flatten(other), flatten(state), strict=True)]
+        state = rebuild(state, iter(chosen))
+    return state
 
 
 def to_contiguous(
@@ -184,33 +222,23 @@ def to_contiguous(
     """
     lines, height = Lines(code, output), QUAD // code.parts
 
-    def chunk(i: Value, state: Any) -> list[Any]:
+    def states(i: Value, state: Any) -> list[Any]:
         rows: list[Any] = []
-        states = []
+        found = []
         for k in reversed(range(height)):
             x = sweep.solution(i + k - first, state)
             x = kept(i + k, x) if kept else x
             state = x, *state[:-1]
             rows.append(x)
-            states.append(state)
+            found.append(state)
         lines.store(i, rows[::-1])
-        return states
+        return found
 
     state = sweep.start()
     if rest is not None:
-        count = rest
-
-        def begin(i: Value, state: Any) -> Any:
-            found = chunk(i, state)
-            state = found[0]
-            for k, other in enumerate(found[1:-1], 2):
-                reached = code.everywhere(count >= k)
-                state = tuple([code.where(reached, x, y) for x, y in zip(other, state, strict=True)])
-            return state
-
-        some = code.pick(count > 0, code.integer(1), code.integer(0))
-        state = code.fori(last + count - height, last + count - height + some, begin, state)
-    sweep.leave(code.fori(last - height, first - 1, lambda i, state: chunk(i, state)[-1], state, step=-height))
+        begin = once(last + rest - height, rest)
+        state = code.fori(*begin, lambda i, state: state_after(code, rest, states(i, state)), state)
+    sweep.leave(code.fori(last - height, first - 1, lambda i, state: states(i, state)[-1], state, step=-height))
 
 
 # ------------------------------------------------------------------------------------------------ interleaved

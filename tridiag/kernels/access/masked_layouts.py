@@ -12,7 +12,7 @@ from typing import Any, cast
 from tridiag.kernels.access.layouts import Contiguous, Interleaved, Narrow
 from tridiag.kernels.access.moves import MOVES, bytes_of_lanes
 from tridiag.kernels.access.rows import Mask
-from tridiag.kernels.simd.registers import by_register, lanes_of_register
+from tridiag.kernels.simd.registers import lanes_of_register
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import Code
 
@@ -110,15 +110,9 @@ class MaskedContiguous(Contiguous):
             yield keep, without(self.code, entries, before, keep, behind)
             before, keep = keep, behind
 
-    def down(self, first: Value, last: Value, sweep: Any) -> None:
-        def chunk(code: Code, lane: int, i: Value, state: Any) -> Any:
-            part = sweep.of_lanes(code, lane)
-            for k, (keep, entries) in enumerate(self.of_lanes(code, lane).rows(i)):
-                state = part.step(state, i - first + k, keep, *entries)
-            return state
-
-        one = lanes_of_register(self.code)  # masks take registers, too
-        sweep.leave(by_register(self.code, first, last, chunk, sweep.start(), self.height, one))
+    def least(self, sweep: Any) -> int:
+        """Masks take registers, too."""
+        return lanes_of_register(self.code)
 
 
 class MaskedNarrow(Narrow):

@@ -13,7 +13,7 @@ import numpy as np
 
 from tridiag.kernels.access.bind import bind_lanes, operand_of
 from tridiag.kernels.access.load_store import load_rows
-from tridiag.kernels.access.operands import QUAD, bytes_of_row, lanes_of, parts_of
+from tridiag.kernels.access.operands import bytes_of_row, lanes_of
 from tridiag.kernels.access.rows import CUT
 from tridiag.kernels.cyclic.loops import (
     BEGIN_BORDERED,
@@ -33,7 +33,15 @@ from tridiag.kernels.simd.compiled import compiled, inlined
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import c_function, variable, word
 from tridiag.kernels.simd.records import RecordAt, address_of
-from tridiag.kernels.thomas.bands import band_of, moved_operands, right_side, set_view, straight, view_in_place
+from tridiag.kernels.thomas.bands import (
+    band_of,
+    height_of,
+    moved_operands,
+    right_side,
+    set_view,
+    straight,
+    view_in_place,
+)
 from tridiag.kernels.thomas.bind import bind_few_matrices, bind_matrices, bind_next, mask_view, side_offsets
 from tridiag.kernels.thomas.determinants import tell_determinants
 from tridiag.kernels.thomas.one_vector import EARLY
@@ -125,17 +133,22 @@ def eliminate_group(zero, job, worker, lanes, end):
     n, row, good, y, nowhere = job.rows, bytes_of_row(zero, ()), worker.good, worker.kept, variable(-1)
     BEGIN_BORDERED(zero, (end, good))
     first, last = straight(zero, job, worker)
-    height = QUAD // parts_of(zero, ())
-    last = first + max(0, min(last, n - 1) - first) // height * height
+    height, begin = height_of(zero), first
+    rest = (n - 1 - first) % height
+    if last > first and n - 1 - first >= height:
+        begin, last = first + rest, n - 1
+    else:
+        last = first
     for i in range(0, first, BLOCK):
         if stopping_at(i // BLOCK, 64):
             return
         eliminate_block(zero, job, worker, i, min(i + BLOCK, first), end)
-    for i in range(first, last, EARLY):
+    for i in range(begin, last, EARLY):
         places = y + i * BORDERED * row, BORDERED * row, end + STATE * row, good
-        words = *moved_operands(zero, job, worker), nowhere, nowhere, *places, i, min(i + EARLY, last)
+        words = *moved_operands(zero, job, worker), nowhere, nowhere, rest, *places, i, min(i + EARLY, last)
         ELIMINATE_BORDERED_CONTIGUOUS(zero, words)
-        if word(good) & lanes == 0 or stopping_at((i - first) // EARLY, 64):
+        rest = 0
+        if word(good) & lanes == 0 or stopping_at((i - begin) // EARLY, 64):
             return
     for i in range(last, n - 1, BLOCK):
         eliminate_block(zero, job, worker, i, min(i + BLOCK, n - 1), end)

@@ -85,10 +85,23 @@ def straight_rows(zero, job, worker):
         operand = operand_of(zero, bindings, k)
         if operand.kind != CONTIGUOUS or clash(zero, operand.addresses.lanes):
             return low, low
-    height = QUAD // parts_of(zero, ())
+    height = height_of(zero)
     moved = 1 if job.flags & J.TRANSPOSE else 0
     first = low + moved
     return first, first + max(0, high - moved - first) // height * height
+
+
+@compiled
+def height_of(zero):
+    """The rows that a straight sweep takes at a time."""
+    return QUAD // parts_of(zero, ())
+
+
+@compiled
+def rows_left(zero, job, worker, rows):
+    """How many rows behind the straight ones, too few for it, that sweep takes all the same."""
+    first, last = rows
+    return worker.high - last if last > first and job.flags & J.TRANSPOSE == 0 else 0
 
 
 @compiled

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from tridiag.kernels.access.bind import operand_of
 from tridiag.kernels.access.load_store import store_rows
-from tridiag.kernels.access.operands import QUAD, bytes_of_row, lanes_of, parts_of
+from tridiag.kernels.access.operands import bytes_of_row, lanes_of
 from tridiag.kernels.access.rows import ZERO
-from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import X_
 from tridiag.kernels.simd.compiled import compiled, inlined
 from tridiag.kernels.simd.interrupts import stopping, stopping_at
 from tridiag.kernels.simd.memory import set_word, variable, word
-from tridiag.kernels.thomas.bands import moved_operands, straight, views_of_block
+from tridiag.kernels.thomas.bands import height_of, moved_operands, rows_left, straight, views_of_block
 from tridiag.kernels.thomas.bind import bind_next, mask_view
 from tridiag.kernels.thomas.deferred import mark, may_wait, put_off, verifiable
 from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_VERIFIED
@@ -104,19 +103,6 @@ def sweep_down(zero, job, worker, used, rows, eliminate):
     else:
         eliminate_blocks(zero, job, worker, last, high)
     return not hopeless(zero, job, good, used)
-
-
-@compiled
-def height_of(zero):
-    """The rows that a straight sweep takes at a time."""
-    return QUAD // parts_of(zero, ())
-
-
-@compiled
-def rows_left(zero, job, worker, rows):
-    """How many rows behind the straight ones, too few for it, that sweep takes all the same."""
-    first, last = rows
-    return worker.high - last if last > first and job.flags & J.TRANSPOSE == 0 else 0
 
 
 @compiled

@@ -10,7 +10,7 @@ from tridiag.kernels.jobs.words.systems import D_, X_
 from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.interrupts import stopping, stopping_at
 from tridiag.kernels.simd.memory import set_word, variable
-from tridiag.kernels.thomas.bands import moved_operands, straight, views_of_block
+from tridiag.kernels.thomas.bands import height_of, moved_operands, rows_left, straight, views_of_block
 from tridiag.kernels.thomas.bind import bind_next, mask_view
 from tridiag.kernels.thomas.refine import FINISH_GROUP, load_tile
 from tridiag.kernels.thomas.residuals import VERIFY, VERIFY_LINES
@@ -78,7 +78,7 @@ def exchange_rows(zero, job, worker):
     BEGIN_PIVOTED(zero, (worker.carry, variable(1)))
     exchange_blocks(zero, job, worker, variable(0), start)
     if last > start:
-        exchange_straight(zero, job, worker, start, last)
+        last = exchange_straight(zero, job, worker, start, last)
     exchange_blocks(zero, job, worker, last, n)
     end = worker.kept + n * ROWS_PIVOTED * row, ROWS_PIVOTED * row, worker.carry, worker.good
     return start, last, CLOSE_PIVOTED(zero, end)
@@ -89,8 +89,9 @@ def back_to_memory(zero, job, worker, start, last):
     """The solution of a whole group from its pivot rows."""
     none, every, n, step = variable(0), variable(1), job.rows, ROWS_PIVOTED * bytes_of_row(zero, ())
     source, x = worker.kept + (start + 1) * step, operand_of(zero, worker.bindings, X_)
+    rest = (last - start) % height_of(zero)
     back_exchanged(zero, job, worker, last, n, every)
-    UNPIVOT_CONTIGUOUS(zero, (source, step, worker.carry, x, start, last))
+    UNPIVOT_CONTIGUOUS(zero, (source, step, worker.carry, x, start, last - rest, rest))
     back_exchanged(zero, job, worker, none, start, every)
 
 
@@ -119,9 +120,12 @@ def exchange_blocks(zero, job, worker, first, last):
 
 @compiled
 def exchange_straight(zero, job, worker, first, last):
-    step = ROWS_PIVOTED * bytes_of_row(zero, ())
-    places = worker.kept + first * step, step, worker.carry, worker.good
-    PIVOT_CONTIGUOUS(zero, (*moved_operands(zero, job, worker), variable(0), job.rows, *places, first, last))
+    """Rows from the first on, of which so many up to the last are whole tiles; the row behind those that are done."""
+    step, rest = ROWS_PIVOTED * bytes_of_row(zero, ()), rows_left(zero, job, worker, (first, last))
+    begin, end = first + rest, last + rest
+    places = worker.kept + begin * step, step, worker.carry, worker.good
+    PIVOT_CONTIGUOUS(zero, (*moved_operands(zero, job, worker), variable(0), job.rows, rest, *places, begin, end))
+    return end
 
 
 @compiled

@@ -5,7 +5,8 @@ Words of every elimination: those of the layout, and then `Span`.
     layout         words
     Views          where each band of rows of lanes lies and how far its rows are apart, the mask and how far its rows
                    are apart, the operands of the group and the row of these that is read first; here ``first`` is 0
-    Contiguous     the operands, by how many rows each is moved, the first row of all and the one behind the last
+    Contiguous     the operands, by how many rows each is moved, the first row of all and the one behind the last, and,
+                   of steps that do not start from what is kept, how many rows before ``first`` come with those behind
     Interleaved    the operands, by how many rows each is moved, the place of the last group, the row behind the last of
                    all, and how many groups: what they keep of a row lies side by side, and so does what they carry
     Narrow         those of Interleaved, of one group
@@ -148,8 +149,8 @@ def eliminate_views(step: Any, code: Code, *words: Any) -> None:
 
 def eliminate_contiguous(outer: float, step: Any, code: Code, *words: Any) -> None:
     layout, span = parted(words)
-    operands, moves, pads = layout[:4], layout[4:8], layout[8:]
-    Contiguous(code, operands, moves, pads, outer).down(span.first, span.last, span.elimination(code, step))
+    operands, moves, pads, rest = layout[:4], layout[4:8], layout[8:10], layout[10] if len(layout) > 10 else None
+    Contiguous(code, operands, moves, pads, outer).down(span.first, span.last, span.elimination(code, step), rest)
 
 
 def eliminate_interleaved(asks: bool, step: Any, code: Code, *words: Any) -> None:
