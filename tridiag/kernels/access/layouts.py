@@ -134,13 +134,20 @@ class Contiguous:
 
     ``moves``: by how many rows each is moved, since a and c come from other rows where the matrix is transposed.
     ``pads``: the first row of all and the one behind the last, of which a and c are ``outer``, if they are bands.
+    ``turned``: a and c come from the row before and the one behind, and of the pads nothing is read.
     """
 
     def __init__(
-        self, code: Code, operands: Sequence[Any], moves: Sequence[Any], pads: Sequence[Value] = (), outer: float = 0.0
+        self,
+        code: Code,
+        operands: Sequence[Any],
+        moves: Sequence[Any],
+        pads: Sequence[Value] = (),
+        outer: float = 0.0,
+        turned: bool = False,
     ) -> None:
         self.code, self.lines, self.moves, self.pads = code, [Lines(code, x) for x in operands], moves, pads
-        self.height, self.outer = QUAD // code.parts, outer
+        self.height, self.outer, self.turned = QUAD // code.parts, outer, turned
 
     def of_lanes(self, code: Code, first: int) -> Contiguous:
         made = copy.copy(self)
@@ -149,12 +156,21 @@ class Contiguous:
 
     def read(self, i: Value, asks: bool = True) -> Any:
         """The entries of `height` rows from i on; unless it ``asks`` for others, the rows beside have done so."""
-        code = self.code
-        bands = [band.load(i + move, asks) for band, move in zip(self.lines, self.moves, strict=True)]
+        code, moves = self.code, list(self.moves)
         if self.pads:
-            (a, _, c, *_), (low, high), outer = bands, self.pads, code.one() if self.outer else code.zero()
-            a[0] = code.where(code.everywhere(i == low), outer, a[0])
-            c[-1] = code.where(code.everywhere(i + self.height == high), outer, c[-1])
+            (low, high), outer = self.pads, code.one() if self.outer else code.zero()
+            top, bottom = i == low, i + self.height == high
+        if self.turned:
+            moves[0], moves[2] = (code.pick(pad, code.integer(0), moves[k]) for k, pad in ((0, top), (2, bottom)))
+        bands = [band.load(i + move, asks) for band, move in zip(self.lines, moves, strict=True)]
+        if self.turned:
+            a, _, c, *_ = bands
+            bands[0] = [code.where(code.everywhere(top), x, y) for x, y in zip([outer, *a[:-1]], a, strict=True)]
+            bands[2] = [code.where(code.everywhere(bottom), x, y) for x, y in zip([*c[1:], outer], c, strict=True)]
+        elif self.pads:
+            a, _, c, *_ = bands
+            a[0] = code.where(code.everywhere(top), outer, a[0])
+            c[-1] = code.where(code.everywhere(bottom), outer, c[-1])
         return zip(*bands, strict=True)
 
     def rows(self, i: Value) -> Iterator[tuple[Value, Any]]:

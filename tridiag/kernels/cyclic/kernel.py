@@ -132,7 +132,7 @@ def eliminate_group(zero, job, worker, lanes, end):
     """All rows but the last, unless none of the given lanes has its certificate any more."""
     n, row, good, y, nowhere = job.rows, bytes_of_row(zero, ()), worker.good, worker.kept, variable(-1)
     BEGIN_BORDERED(zero, (end, good))
-    first, last = straight(zero, job, worker)
+    first, last, _ = straight(zero, job, worker)
     height, begin = height_of(zero), first
     rest = (n - 1 - first) % height
     if last > first and n - 1 - first >= height:

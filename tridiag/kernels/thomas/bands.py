@@ -66,42 +66,50 @@ def set_view(worker, band, address, step):
 
 @compiled
 def straight(zero, job, worker):
-    """The rows of a group that the straight sweep may take, first <= i < last; it knows no masks."""
+    """The rows of a group that the straight sweep may take, first <= i < last, and how many behind them it may take
+    with some of them once more, as they are too few for it; it knows no masks, and no ends of a transposed matrix.
+    """
     if worker.whole == 0:
-        return worker.low, worker.low
+        return worker.low, worker.low, 0 * worker.low
     return straight_rows(zero, job, worker)
 
 
 @compiled
-def straight_rows(zero, job, worker):
-    """The same of a straight sweep that knows masks.
+def all_straight(zero, job, worker):
+    """The same of one that knows these ends."""
+    if worker.whole == 0:
+        return worker.low, worker.low, 0 * worker.low
+    return straight_between(zero, worker, worker.low, worker.high)
 
-    It knows contiguous rows alone; another sweep does the rest, and the ends of a transposed matrix, whose bands come
-    from other rows. Nor should it read systems that all lie in one set of the first cache, which are better copied a
-    band at a time.
+
+@compiled
+def straight_rows(zero, job, worker):
+    """The same of one that knows masks, and no ends of a transposed matrix, whose bands come from other rows."""
+    if job.flags & J.TRANSPOSE == 0:
+        return straight_between(zero, worker, worker.low, worker.high)
+    first, last, _ = straight_between(zero, worker, worker.low + 1, worker.high - 1)
+    return first, last, 0 * last
+
+
+@compiled
+def straight_between(zero, worker, low, high):
+    """Those of rows low <= i < high.
+
+    They are contiguous; another sweep does the rest. Nor should a straight sweep read systems that all lie in one set
+    of the first cache, which are better copied a band at a time.
     """
-    low, high, bindings = worker.low, worker.high, worker.bindings
     for k in (A_, B_, C_, D_, X_):
-        operand = operand_of(zero, bindings, k)
+        operand = operand_of(zero, worker.bindings, k)
         if operand.kind != CONTIGUOUS or clash(zero, operand.addresses.lanes):
-            return low, low
-    height = height_of(zero)
-    moved = 1 if job.flags & J.TRANSPOSE else 0
-    first = low + moved
-    return first, first + max(0, high - moved - first) // height * height
+            return low, low, 0 * low
+    last = low + max(0, high - low) // height_of(zero) * height_of(zero)
+    return low, last, high - last if last > low else 0 * low
 
 
 @compiled
 def height_of(zero):
     """The rows that a straight sweep takes at a time."""
     return QUAD // parts_of(zero, ())
-
-
-@compiled
-def rows_left(zero, job, worker, rows):
-    """How many rows behind the straight ones, too few for it, that sweep takes all the same."""
-    first, last = rows
-    return worker.high - last if last > first and job.flags & J.TRANSPOSE == 0 else 0
 
 
 @compiled

@@ -6,11 +6,12 @@ from tridiag.kernels.access.bind import operand_of
 from tridiag.kernels.access.load_store import store_rows
 from tridiag.kernels.access.operands import bytes_of_row, lanes_of
 from tridiag.kernels.access.rows import ZERO
+from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import X_
 from tridiag.kernels.simd.compiled import compiled, inlined
 from tridiag.kernels.simd.interrupts import stopping, stopping_at
 from tridiag.kernels.simd.memory import set_word, variable, word
-from tridiag.kernels.thomas.bands import height_of, moved_operands, rows_left, straight, views_of_block
+from tridiag.kernels.thomas.bands import all_straight, height_of, moved_operands, views_of_block
 from tridiag.kernels.thomas.bind import bind_next, mask_view
 from tridiag.kernels.thomas.deferred import mark, may_wait, put_off, verifiable
 from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_VERIFIED
@@ -18,6 +19,7 @@ from tridiag.kernels.thomas.refine import FINISH_GROUP, hopeless, store_solution
 from tridiag.kernels.thomas.sweeps import (
     ELIMINATE,
     ELIMINATE_CONTIGUOUS,
+    ELIMINATE_TURNED,
     ROWS_PLAIN,
     SUBSTITUTE,
     SUBSTITUTE_CONTIGUOUS,
@@ -43,7 +45,7 @@ def eliminate_block(zero, job, worker, i0, i1, target):
 @compiled
 def solve_group(zero, job, worker, first, used, follows):
     """Systems with a matrix and one right side each, one in each lane; ``follows``: behind the group before."""
-    solve_bound(zero, job, worker, first, used, follows, straight, eliminate_straight, substitute_straight)
+    solve_bound(zero, job, worker, first, used, follows, all_straight, eliminate_straight, substitute_straight)
 
 
 SOLVE_GROUP = STEPS.add_step(solve_group)
@@ -90,7 +92,7 @@ def sweep_down(zero, job, worker, used, rows, eliminate):
     kept, good = worker.kept, worker.good
     ZERO(zero, (kept, row, ROWS_PLAIN))
     set_word(good, (1 << 2 * lanes_of(zero, ())) - 1)
-    first, last = rows
+    first, last, rest = rows
     eliminate_blocks(zero, job, worker, low, first)
     i, stop = first, min(first + VERY_EARLY, last)
     while i < last:
@@ -98,7 +100,7 @@ def sweep_down(zero, job, worker, used, rows, eliminate):
         if hopeless(zero, job, good, used) or stopping_at((i - first) // EARLY, 64):
             return False
         i, stop = stop, min(stop + EARLY, last)
-    if rows_left(zero, job, worker, rows) > 0:  # with those before them, which are eliminated once more
+    if rest > 0:  # with those before them, which are eliminated once more
         eliminate(zero, job, worker, high - height_of(zero), high)
     else:
         eliminate_blocks(zero, job, worker, last, high)
@@ -118,7 +120,11 @@ def eliminate_blocks(zero, job, worker, first, last):
 def eliminate_straight(zero, job, worker, first, last):
     low, step = worker.low, ROWS_PLAIN * bytes_of_row(zero, ())
     places = worker.kept + (first - low + 1) * step, step, worker.carry, worker.good
-    ELIMINATE_CONTIGUOUS(zero, (*moved_operands(zero, job, worker), low, worker.high, *places, first, last))
+    words = *moved_operands(zero, job, worker), low, worker.high, *places, first, last
+    if job.flags & J.TRANSPOSE:
+        ELIMINATE_TURNED(zero, words)
+    else:
+        ELIMINATE_CONTIGUOUS(zero, words)
 
 
 @compiled
@@ -127,14 +133,13 @@ def sweep_up(zero, job, worker, used, rows, substitute):
     lanes, row, low, high = lanes_of(zero, ()), bytes_of_row(zero, ()), worker.low, worker.high
     carry, x, none = worker.carry, operand_of(zero, worker.bindings, X_), variable(0)
     ZERO(zero, (carry, row, 1))
-    first, last = rows
+    first, last, rest = rows
     every, uncertified = variable(1), uncertified_lanes(zero, job, word(worker.good), lanes)
     if used != lanes or uncertified != 0 or last <= first:
         backward_block(zero, job, worker, low, high, none)
         return False
     store_rows(zero, x, none, low, worker.zeros, none, lanes)
     store_rows(zero, x, high, job.rows, worker.zeros, none, lanes)
-    rest = rows_left(zero, job, worker, rows)
     backward_block(zero, job, worker, last + rest, high, every)
     substitute(zero, worker, worker.kept + (first - low + 1) * ROWS_PLAIN * row, x, first, last, rest)
     backward_block(zero, job, worker, low, first, every)

@@ -10,7 +10,7 @@ from tridiag.kernels.jobs.words.systems import D_, X_
 from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.interrupts import stopping, stopping_at
 from tridiag.kernels.simd.memory import set_word, variable
-from tridiag.kernels.thomas.bands import height_of, moved_operands, rows_left, straight, views_of_block
+from tridiag.kernels.thomas.bands import height_of, moved_operands, straight, views_of_block
 from tridiag.kernels.thomas.bind import bind_next, mask_view
 from tridiag.kernels.thomas.refine import FINISH_GROUP, load_tile
 from tridiag.kernels.thomas.residuals import VERIFY, VERIFY_LINES
@@ -74,11 +74,12 @@ def exchange_rows(zero, job, worker):
     """The pivot rows of a group. Which of its rows are straight, and the lanes whose pivots were all fine."""
     row, n = bytes_of_row(zero, ()), job.rows
     keep_all_rows(zero, job, worker)
-    start, last = straight(zero, job, worker)
+    start, last, rest = straight(zero, job, worker)
     BEGIN_PIVOTED(zero, (worker.carry, variable(1)))
     exchange_blocks(zero, job, worker, variable(0), start)
     if last > start:
-        last = exchange_straight(zero, job, worker, start, last)
+        exchange_straight(zero, job, worker, start + rest, last + rest, rest)
+        last += rest
     exchange_blocks(zero, job, worker, last, n)
     end = worker.kept + n * ROWS_PIVOTED * row, ROWS_PIVOTED * row, worker.carry, worker.good
     return start, last, CLOSE_PIVOTED(zero, end)
@@ -119,13 +120,11 @@ def exchange_blocks(zero, job, worker, first, last):
 
 
 @compiled
-def exchange_straight(zero, job, worker, first, last):
-    """Rows from the first on, of which so many up to the last are whole tiles; the row behind those that are done."""
-    step, rest = ROWS_PIVOTED * bytes_of_row(zero, ()), rows_left(zero, job, worker, (first, last))
-    begin, end = first + rest, last + rest
-    places = worker.kept + begin * step, step, worker.carry, worker.good
-    PIVOT_CONTIGUOUS(zero, (*moved_operands(zero, job, worker), variable(0), job.rows, rest, *places, begin, end))
-    return end
+def exchange_straight(zero, job, worker, first, last, rest):
+    """Rows first <= i < last, whole tiles, and ``rest`` rows before them."""
+    step = ROWS_PIVOTED * bytes_of_row(zero, ())
+    places = worker.kept + first * step, step, worker.carry, worker.good
+    PIVOT_CONTIGUOUS(zero, (*moved_operands(zero, job, worker), variable(0), job.rows, rest, *places, first, last))
 
 
 @compiled

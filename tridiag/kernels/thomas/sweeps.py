@@ -147,10 +147,11 @@ def eliminate_views(step: Any, code: Code, *words: Any) -> None:
     views_of(code, layout, 4).down(span.first, span.last, span.elimination(code, step))
 
 
-def eliminate_contiguous(outer: float, step: Any, code: Code, *words: Any) -> None:
+def eliminate_contiguous(outer: float, step: Any, code: Code, *words: Any, turned: bool = False) -> None:
     layout, span = parted(words)
     operands, moves, pads, rest = layout[:4], layout[4:8], layout[8:10], layout[10] if len(layout) > 10 else None
-    Contiguous(code, operands, moves, pads, outer).down(span.first, span.last, span.elimination(code, step), rest)
+    rows = Contiguous(code, operands, moves, pads, outer, turned)
+    rows.down(span.first, span.last, span.elimination(code, step), rest)
 
 
 def eliminate_interleaved(asks: bool, step: Any, code: Code, *words: Any) -> None:
@@ -251,6 +252,7 @@ def agree(code: Code, *words: Value) -> None:
 LAYOUTS_DOWN: dict[str, Any] = {
     "views": eliminate_views,
     "contiguous": functools.partial(eliminate_contiguous, 0.0),
+    "turned": functools.partial(eliminate_contiguous, 0.0, turned=True),  # of a transposed matrix, with its ends
     "coupled": functools.partial(eliminate_contiguous, 1.0),  # to rows before the first and behind the last
     "interleaved": functools.partial(eliminate_interleaved, True),
     "stream": functools.partial(eliminate_interleaved, False),
@@ -278,6 +280,7 @@ def up(step: Any, layout: str, library: Library = SWEEPS) -> Any:
 
 
 ELIMINATE, ELIMINATE_CONTIGUOUS = down(Thomas, "views"), down(Thomas, "contiguous")
+ELIMINATE_TURNED = down(Thomas, "turned")
 ELIMINATE_INTERLEAVED, ELIMINATE_STREAM = down(Thomas, "interleaved"), down(Thomas, "stream")
 SUBSTITUTE, SUBSTITUTE_CONTIGUOUS = up(Thomas, "views"), up(Thomas, "contiguous")
 SUBSTITUTE_INTERLEAVED, SUBSTITUTE_STREAM = up(Thomas, "interleaved"), up(Thomas, "stream")
