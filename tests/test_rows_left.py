@@ -63,13 +63,15 @@ def test_each_system_as_if_alone(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_rows_taken_out(dtype: str) -> None:
+@pytest.mark.parametrize("transpose", [False, True])
+def test_rows_taken_out(transpose: bool, dtype: str) -> None:
+    """Both ends of some systems are."""
     rng = np.random.default_rng(0)
     for n in ROWS:
         a, b, c, d = dominant((count_of(dtype), n), dtype, seed=n)
         where = rng.random(d.shape) < 0.8
-        x = tridiag.solve(a, b, c, d, where=where, backend=NAME)
-        assert_solves(x, a, b, c, d, where=where)
+        x = tridiag.solve(a, b, c, d, where=where, transpose=transpose, backend=NAME)
+        assert_solves(x, a, b, c, d, where=where, transpose=transpose)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -92,9 +92,9 @@ class MaskedContiguous(Contiguous):
     """`Contiguous`, with the mask of a group, which has a row before the first and one behind the last."""
 
     def __init__(
-        self, code: Code, operands: Sequence[Any], moves: Sequence[Any], pads: Sequence[Value], mask: Mask
+        self, code: Code, operands: Sequence[Any], moves: Sequence[Any], pads: Sequence[Value], mask: Mask, turned: bool
     ) -> None:
-        super().__init__(code, operands, moves, pads)
+        super().__init__(code, operands, moves, pads, turned=turned)
         self.mask = mask
 
     def of_lanes(self, code: Code, first: int) -> MaskedContiguous:

@@ -67,28 +67,30 @@ def set_view(worker, band, address, step):
 @compiled
 def straight(zero, job, worker):
     """The rows of a group that the straight sweep may take, first <= i < last, and how many behind them it may take
-    with some of them once more, as they are too few for it; it knows no masks, and no ends of a transposed matrix.
+    with some of them once more, as they are too few for it.
+
+    It knows no masks, and no ends of a transposed matrix, whose bands come from other rows.
     """
     if worker.whole == 0:
         return worker.low, worker.low, 0 * worker.low
-    return straight_rows(zero, job, worker)
+    if job.flags & J.TRANSPOSE == 0:
+        return straight_between(zero, worker, worker.low, worker.high)
+    first, last, _ = straight_between(zero, worker, worker.low + 1, worker.high - 1)
+    return first, last, 0 * last
 
 
 @compiled
 def all_straight(zero, job, worker):
-    """The same of one that knows these ends."""
+    """The same of a sweep that knows these ends."""
     if worker.whole == 0:
         return worker.low, worker.low, 0 * worker.low
     return straight_between(zero, worker, worker.low, worker.high)
 
 
 @compiled
-def straight_rows(zero, job, worker):
-    """The same of one that knows masks, and no ends of a transposed matrix, whose bands come from other rows."""
-    if job.flags & J.TRANSPOSE == 0:
-        return straight_between(zero, worker, worker.low, worker.high)
-    first, last, _ = straight_between(zero, worker, worker.low + 1, worker.high - 1)
-    return first, last, 0 * last
+def straight_masked(zero, job, worker):
+    """The same of one that knows these ends and masks."""
+    return straight_between(zero, worker, worker.low, worker.high)
 
 
 @compiled

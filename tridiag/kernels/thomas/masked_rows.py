@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from tridiag.kernels.access.operands import bytes_of_row, lanes_of
+from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.simd.compiled import compiled
-from tridiag.kernels.thomas.bands import moved_operands, straight_rows
-from tridiag.kernels.thomas.masked_sweeps import ELIMINATE_MASKED_CONTIGUOUS, SUBSTITUTE_MASKED_CONTIGUOUS
+from tridiag.kernels.thomas.bands import moved_operands, straight_masked
+from tridiag.kernels.thomas.masked_sweeps import (
+    ELIMINATE_MASKED_CONTIGUOUS,
+    ELIMINATE_MASKED_TURNED,
+    SUBSTITUTE_MASKED_CONTIGUOUS,
+)
 from tridiag.kernels.thomas.one_vector import solve_bound
 from tridiag.kernels.thomas.sweeps import ROWS_PLAIN
 from tridiag.kernels.thomas.workspace import STEPS
@@ -23,7 +28,10 @@ def eliminate_masked(zero, job, worker, first, last):
     low, step = worker.low, ROWS_PLAIN * bytes_of_row(zero, ())
     places = worker.kept + (first - low + 1) * step, step, worker.carry, worker.good
     layout = (*moved_operands(zero, job, worker), low, worker.high, mask_at_first(zero, worker))
-    ELIMINATE_MASKED_CONTIGUOUS(zero, (*layout, *places, first, last))
+    if job.flags & J.TRANSPOSE:
+        ELIMINATE_MASKED_TURNED(zero, (*layout, *places, first, last))
+    else:
+        ELIMINATE_MASKED_CONTIGUOUS(zero, (*layout, *places, first, last))
 
 
 @compiled
@@ -36,7 +44,7 @@ def substitute_masked(zero, worker, at, x, first, last, rest):
 @compiled
 def solve_masked_rows(zero, job, worker, first, used, follows):
     """As `one_vector.solve_group`."""
-    solve_bound(zero, job, worker, first, used, follows, straight_rows, eliminate_masked, substitute_masked)
+    solve_bound(zero, job, worker, first, used, follows, straight_masked, eliminate_masked, substitute_masked)
 
 
 SOLVE_MASKED_ROWS = STEPS.add_step(solve_masked_rows)

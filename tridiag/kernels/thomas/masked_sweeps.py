@@ -21,10 +21,10 @@ from tridiag.kernels.thomas.steps import Pivoted, Thomas
 from tridiag.kernels.thomas.sweeps import Substitution, parted
 
 
-def eliminate_masked_contiguous(code: Code, *words: Any) -> None:
+def eliminate_masked_contiguous(turned: bool, code: Code, *words: Any) -> None:
     layout, span = parted(words)
     operands, moves, pads, mask = layout[:4], layout[4:8], layout[8:10], Mask(code, layout[10], code.lanes)
-    rows = MaskedContiguous(code, operands, moves, pads, mask)
+    rows = MaskedContiguous(code, operands, moves, pads, mask, turned)
     rows.down(span.first, span.last, span.elimination(code, Thomas))
 
 
@@ -83,8 +83,9 @@ UNPIVOT_MASKED, UNPIVOT_MASKED_STREAM = (
     SWEEPS.add("substitute_pivoted_masked", functools.partial(substitute_masked, False, Pivoted)),
     SWEEPS.add("substitute_pivoted_masked_stream", functools.partial(substitute_masked, True, Pivoted)),
 )
-ELIMINATE_MASKED_CONTIGUOUS, SUBSTITUTE_MASKED_CONTIGUOUS = (
-    SWEEPS.add("eliminate_thomas_masked_contiguous", eliminate_masked_contiguous),
+ELIMINATE_MASKED_CONTIGUOUS, ELIMINATE_MASKED_TURNED, SUBSTITUTE_MASKED_CONTIGUOUS = (
+    SWEEPS.add("eliminate_thomas_masked_contiguous", functools.partial(eliminate_masked_contiguous, False)),
+    SWEEPS.add("eliminate_thomas_masked_turned", functools.partial(eliminate_masked_contiguous, True)),
     SWEEPS.add("substitute_thomas_masked_contiguous", substitute_masked_contiguous),
 )
 ELIMINATE_MASKED_NARROW, SUBSTITUTE_MASKED_NARROW = (
