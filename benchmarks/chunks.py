@@ -1,19 +1,22 @@
 """Dask arrays whose system axis is cut into 8 chunks, against chunks with whole systems and against rechunking first.
 
-    python benchmarks/chunks.py [--systems N --rows N --batch N] [--rounds N] [--threads N] [--processes N]
-                                [--json FILE]
+    python benchmarks/chunks.py [--systems N --rows N --batch N] [--rounds N] [--peaks N] [--threads N]
+                                [--processes N] [--json FILE]
 
 ``cut``: 8 chunks along the axis, ``--batch`` beside it, each of ``--systems`` times ``--rows`` float64; where no size
 is given chunks of 131 thousand entries, 64 beside the axis, and of a million, 8 beside it. ``whole``: as many chunks of
-the same size, each with whole systems. ``rechunked``: the arrays of ``cut``, with one chunk along the axis, first. All
-operands have entries of their own, in memory; results are dropped chunk by chunk. Rounds are shuffled, figures are
-ratios of medians, answers are judged before the clock. With ``--processes`` a cluster of so many on this machine runs
-the tasks, one thread each, instead of ``--threads`` in one process.
+the same size, each with whole systems. ``rechunked``: the arrays of ``cut``, with one chunk along the axis, first.
+``copied``: the floor, written by hand: a task for each chunk of ``cut`` that copies the right side, one that waits for
+all chunks of a system, and one for each chunk of the result. All operands have entries of their own, in memory; results
+are dropped chunk by chunk. Rounds are shuffled, figures are ratios of medians, answers are judged before the clock.
+With ``--processes`` a cluster of so many on this machine runs the tasks, one thread each, instead of ``--threads`` in
+one process. Figures without a bar tell how far others can get: ``rechunked / whole`` is what ``rechunked / cut`` would
+be if a cut cost nothing.
 
 ``peak``: what is allocated at once, in chunks of d for each thread, where operands are made by tasks: d alone, and a, b
-and c are one matrix for all, or all four of them. The array is 20 times the chunks of a system. The record of all sizes
-goes to ``benchmarks/results/chunks/``, a file a processor. Exits with 1 where a figure is short of its bar or an answer
-is wrong. Needs Dask.
+and c are one matrix for all, or all four of them; the median of ``--peaks`` runs. The array is 20 times the chunks of a
+system. The record of all sizes goes to ``benchmarks/results/chunks/``, a file a processor. Exits with 1 where a figure
+is short of its bar or an answer is wrong. Needs Dask.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ from typing import Any, NamedTuple
 import dask
 import dask.array as da
 import numpy as np
+from dask.highlevelgraph import HighLevelGraph
 from lines import file_name
 
 import tridiag
@@ -81,11 +85,36 @@ def dropped(y: Any) -> Any:
     return y.map_blocks(corner, dtype=float, chunks=tuple((1,) * len(some) for some in y.chunks), meta=np.empty((0, 0)))
 
 
+def copied(*blocks: Any) -> Any:
+    return blocks[-1].copy()
+
+
+def corner_of(k: int, system: Any) -> Any:
+    return corner(system[k])
+
+
+def copies(*operands: Any) -> Any:
+    """The floor: chunks of the last operand, copied beside all others and kept until those of their system are there.
+
+    Of each chunk one number is left, as of `dropped`.
+    """
+    name, batch = f"copied-{dask.base.tokenize(*operands)}", operands[-1].numblocks[0]
+    graph: dict[Any, Any] = {}
+    for j in range(batch):
+        keys = [(f"copy-{name}", j, k) for k in range(CUTS)]
+        graph.update({key: (copied, *((x.name, *key[1:]) for x in operands)) for key in keys})
+        graph[(f"system-{name}", j)] = (list, keys)
+        graph.update({(name, j, k): (corner_of, k, (f"system-{name}", j)) for k in range(CUTS)})
+    layers = HighLevelGraph.from_collections(name, graph, dependencies=operands)
+    return da.Array(layers, name, ((1,) * batch, (1,) * CUTS), meta=np.empty((0, 0)))
+
+
 def contestants(verb: Verb, systems: int, rows: int, batch: int) -> dict[str, Any]:
-    """Lazy results, by the names of the contestants."""
+    """Lazy results, dropped, by the names of the contestants."""
     cut = operands(verb.__name__, (systems, rows), (batch, CUTS))
     whole = operands(verb.__name__, (systems // CUTS, rows * CUTS), (batch * CUTS, 1))
-    return {"cut": verb(*cut), "whole": verb(*whole), "rechunked": verb(*(x.rechunk({1: -1}) for x in cut))}
+    results = {"cut": verb(*cut), "whole": verb(*whole), "rechunked": verb(*(x.rechunk({1: -1}) for x in cut))}
+    return {"copied": copies(*cut), **{name: dropped(y) for name, y in results.items()}}
 
 
 def judge(verb: Verb, systems: int, rows: int) -> None:
@@ -99,7 +128,7 @@ def judge(verb: Verb, systems: int, rows: int) -> None:
 
 def race(results: dict[str, Any], rounds: int, threads: int) -> dict[str, float]:
     """Medians of shuffled rounds."""
-    calls = {name: functools.partial(dropped(y).compute, num_workers=threads) for name, y in results.items()}
+    calls = {name: functools.partial(y.compute, num_workers=threads) for name, y in results.items()}
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     rng = np.random.default_rng(0)
     for turn in range(rounds + 1):
@@ -115,7 +144,14 @@ def made(block: Any, systems: int, rows: int) -> Any:
     return np.full((systems, rows), block.mean())
 
 
-def peak(systems: int, rows: int, threads: int, whole: bool, own: bool = False) -> float:
+def solved(*operands: Any) -> Any:
+    """Results, dropped, of matrices that are given, or of one for all."""
+    d = operands[-1]
+    matrix = operands[:-1] or (-1.0, np.full(d.shape[1], 4.0), -1.0)
+    return dropped(tridiag.solve(*matrix, d))
+
+
+def peak(solve: Verb, systems: int, rows: int, threads: int, whole: bool = False, own: bool = False) -> float:
     """The most memory at once, in chunks for each thread; ``own``: each system has a matrix of its own."""
     shape, counts = ((systems // CUTS, rows * CUTS), (20 * CUTS, 1)) if whole else ((systems, rows), (20, CUTS))
     chunks = tuple((length,) * count for length, count in zip(shape, counts, strict=True))
@@ -124,8 +160,7 @@ def peak(systems: int, rows: int, threads: int, whole: bool, own: bool = False) 
         seeds = da.full(counts, value, chunks=1)
         return da.map_blocks(made, seeds, *shape, chunks=chunks, dtype=float, meta=np.empty((0, 0)))
 
-    matrix = [lazy(x) for x in (-1.0, 4.0, -1.0)] if own else [-1.0, np.full(rows * CUTS, 4.0), -1.0]
-    y = dropped(tridiag.solve(*matrix, lazy(2.0)))
+    y = solve(*([lazy(x) for x in (-1.0, 4.0, -1.0)] if own else []), lazy(2.0))
     y.compute(num_workers=threads)
     tracemalloc.start()
     y.compute(num_workers=threads)
@@ -142,14 +177,28 @@ def measure(size: Size, options: argparse.Namespace) -> dict[str, Any]:
         judge(verb, size.systems, size.rows)
         seconds = race(contestants(verb, *size), options.rounds, options.threads)
         figures[f"{verb.__name__}: cut / whole"] = seconds["cut"] / seconds["whole"]
-        figures[f"{verb.__name__}: rechunked / cut"] = seconds["rechunked"] / seconds["cut"]
+        for others in ("cut", "whole", "copied"):
+            figures[f"{verb.__name__}: rechunked / {others}"] = seconds["rechunked"] / seconds[others]
         each = {name: round(1e6 * some / (CUTS * size.batch), 1) for name, some in seconds.items()}
         found["microseconds a chunk"][verb.__name__] = each
     if not options.processes:
-        figures["solve: peak"] = peak(size.systems, size.rows, options.threads, False)
-        figures["solve, own matrices: peak"] = peak(size.systems, size.rows, options.threads, False, own=True)
-        figures["solve, whole systems: peak"] = peak(size.systems, size.rows, options.threads, True)
+        figures.update(peaks(size, options))
     return found
+
+
+def peaks(size: Size, options: argparse.Namespace) -> dict[str, float]:
+    """Medians of runs that take turns."""
+    found: dict[str, list[float]] = {}
+    for _ in range(options.peaks):
+        for matrices, own in {"": False, ", own matrices": True}.items():
+            for name, solve, whole in (
+                ("solve{}: peak", solved, False),
+                ("solve{}, whole systems: peak", solved, True),
+                ("copied{}: floor", copies, False),
+            ):
+                one = peak(solve, size.systems, size.rows, options.threads, whole=whole, own=own)
+                found.setdefault(name.format(matrices), []).append(one)
+    return {name: statistics.median(some) for name, some in found.items()}
 
 
 def missed(figures: dict[str, float]) -> list[str]:
@@ -157,9 +206,12 @@ def missed(figures: dict[str, float]) -> list[str]:
     short = []
     for name, figure in figures.items():
         kind = name.rpartition(": ")[2]
+        if kind not in BARS:
+            print(f"{name:41} {figure:6.2f}")
+            continue
         good = figure <= BARS[kind] if kind in LOWER else figure >= BARS[kind]
         short += [] if good else [name]
-        print(f"{name:32} {figure:6.2f}   bar {BARS[kind]:g}{'' if good else ', missed'}")
+        print(f"{name:41} {figure:6.2f}   bar {BARS[kind]:g}{'' if good else ', missed'}")
     return short
 
 
@@ -167,7 +219,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in Size._fields:
         parser.add_argument(f"--{name}", type=int)
-    for name, value in {"rounds": 9, "threads": 2, "processes": 0}.items():
+    for name, value in {"rounds": 9, "peaks": 5, "threads": 2, "processes": 0}.items():
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()

@@ -280,16 +280,34 @@ def test_factors_have_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         factors.main(["--only", "numpy float64 (64,)"])
 
 
+VERBS_OF_CHUNKS = "solve", "linear_recurrence", "logcumsumexp"
+
+
+def test_the_floor_of_chunks_copies_them_and_waits_for_those_of_a_system() -> None:
+    """As many tasks as a cut solve has, and of each chunk the number that is left of a result."""
+    da = pytest.importorskip("dask.array")
+    import chunks
+
+    x = np.arange(4.0 * 80).reshape(4, 80)
+    operands = [da.from_array(x + k, chunks=(2, 10)) for k in range(4)]
+    found = chunks.copies(*operands)
+    np.testing.assert_array_equal(found.compute(), (x + 3)[::2, ::10])
+    assert len(dict(found.__dask_graph__())) == sum(len(dict(y.__dask_graph__())) for y in operands) + 2 * 16 + 2
+
+
 def test_chunks_have_figures(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers are judged first; what Dask takes for small chunks is short of every bar."""
     pytest.importorskip("dask.array")
     import chunks
 
-    sizes = {"systems": 8, "rows": 10, "batch": 2, "rounds": 1, "threads": 1}
+    sizes = {"systems": 8, "rows": 10, "batch": 2, "rounds": 1, "peaks": 1, "threads": 1}
     monkeypatch.setattr("sys.argv", ["chunks.py", *(f"--{name}={size}" for name, size in sizes.items())])
     chunks.main()
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 9 and all(" bar " in line for line in lines)
+    without = [line.split("  ")[0] for line in lines if " bar " not in line]
+    bounds = [f"{verb}: rechunked / {other}" for verb in VERBS_OF_CHUNKS for other in ("whole", "copied")]
+    assert without == [*bounds, "copied: floor", "copied, own matrices: floor"]
+    assert len(lines) == len(without) + 2 * len(VERBS_OF_CHUNKS) + 4
 
     def solve(a: Any, b: Any, c: Any, d: Any) -> Any:
         return d / b if isinstance(d, np.ndarray) else d * b
