@@ -268,6 +268,26 @@ def test_explain_tells_what_is_exchanged() -> None:
     assert "the gradient of a model that changes with time gathers them" in changing
 
 
+def test_explain_tells_what_verbs_made_of_others_gather() -> None:
+    """Of a forecast all steps, as its program does."""
+    parameters, y = model(2, 1), series(5, 160, 1)
+    placed = jax.device_put(y, NamedSharding(mesh_of(8), P(None, "z")))
+    told = tridiag.explain("kalman.forecast", placed, 8, **parameters).exchange
+    assert told == "the steps of a series lie on 8 devices, and are gathered"
+    program = outside_branches(compiled(lambda y: kalman.forecast(y, 8, **parameters).mean, placed))
+    assert (5, 160, 1) in map(tuple, gathered(program))
+    for verb, more in (
+        ("lag_one_smoother", ()),
+        ("disturbance_smoother", ()),
+        ("simulation_smoother", (jax.random.key(0),)),
+    ):
+        told = tridiag.explain(f"kalman.{verb}", placed, *more, **parameters).exchange
+        assert told == (
+            "the steps of a series lie on 8 devices: exchanged as those of kalman.smoother, whose results are gathered"
+        )
+        assert tridiag.explain(f"kalman.{verb}", jnp.asarray(y), *more, **parameters).exchange is None
+
+
 # ------------------------------------------------------------------------------------------------ inside shard_map
 
 

@@ -296,6 +296,16 @@ def test_explain_tells_what_is_exchanged() -> None:
     assert "and are gathered" in repr(tridiag.explain("linear_recurrence", a, x, backend="jax_scan"))
 
 
+def test_explain_tells_that_scores_are_gathered() -> None:
+    rng, mesh = np.random.default_rng(13), jax.make_mesh((2, 4), ("p", "q"), axis_types=(AxisType.Auto,) * 2)
+    scores = random(rng, (8, 16, 24))
+    for spec, devices in ((P(None, "p"), 2), (P(None, None, "q"), 4), (P(None, "p", "q"), 8)):
+        told = tridiag.explain("smith_waterman", jax.device_put(scores, NamedSharding(mesh, spec)), gap=-1.0).exchange
+        assert told == f"the scores of a pair lie on {devices} devices, and are gathered"
+    batch = jax.device_put(scores, NamedSharding(mesh, P(("p", "q"))))
+    assert tridiag.explain("smith_waterman", batch, gap=-1.0).exchange is None
+
+
 def test_a_mesh_axis_on_the_batch_and_two_on_the_rows() -> None:
     rng = np.random.default_rng(9)
     mesh = jax.make_mesh((2, 2, 2), ("p", "q", "r"), axis_types=(AxisType.Auto,) * 3)

@@ -12,6 +12,9 @@ import xarray as xr
 from tridiag.calls.sequences import named
 
 Array = Any
+SYSTEMS = {"solve": "d", "matmul": "x", "slogdet": "b"}
+# the verbs of `tridiag.xarray`, and the argument of each that labels its result
+LABELLING = SYSTEMS | dict.fromkeys(("linear_recurrence", "log_linear_recurrence", "logcumsumexp"), "x")
 ALIKE = 0.6  # from which on a name is nearly another
 
 
@@ -174,16 +177,46 @@ def sequence(
     verb: Callable[..., Any], arguments: Mapping[str, Any], init: Any, dim: Hashable, options: dict[str, Any]
 ) -> Any:
     """A recurrence of labelled arrays."""
+    labels, told = of_sequence(arguments, init, dim)
+    found = verb(**told, axis=labels.axis, **options)
+    if options.get("return_final"):
+        return labels.named(found[0]), labels.final(found[1])
+    return labels.named(found)
+
+
+def of_sequence(arguments: Mapping[str, Any], init: Any, dim: Hashable) -> tuple[Labels, dict[str, Any]]:
+    """The labels of a recurrence, and its arguments without them."""
     states = {} if init is None else named("init", init)
     given: dict[str, Any] = {}
     for name, x in arguments.items():
         given.update(named(name, x) if name == "a" else {name: x})
     labels = Labels(given, dim, states)
-    told = {**gathered(labels.data, arguments), **gathered(labels.states, {"init": init})}
-    found = verb(**told, axis=labels.axis, **options)
-    if options.get("return_final"):
-        return labels.named(found[0]), labels.final(found[1])
-    return labels.named(found)
+    return labels, {**gathered(labels.data, arguments), **gathered(labels.states, {"init": init})}
+
+
+def without_labels(verb: str, given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call of `tridiag.xarray` as those of the verb of `tridiag` that it is."""
+    rest = {**without_axis(given)}
+    dim, first = rest.pop("dim"), LABELLING[verb]
+    names = (first, *(name for name in ("a", "log_a", "b", "c", "where") if name in rest and name != first))
+    arguments = {name: rest.pop(name) for name in names}
+    if verb in SYSTEMS:
+        labels = Labels(arguments, dim, right_side=verb != "slogdet")
+        told = labels.data
+    else:
+        labels, told = of_sequence(arguments, rest.pop("init", None), dim)
+    return {**rest, **told, "axis": labels.axis}
+
+
+def without_axis(options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a verb, without those that labels take the place of."""
+    if "axis" in options:
+        raise TypeError("axis is not for labelled arrays, whose axes have names; pass dim")
+    if "out" in options:
+        raise TypeError(
+            "out is not for labelled arrays; leave it out, or call the verb of tridiag with the .data of each"
+        )
+    return options
 
 
 def gathered(values: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from tridiag import kalman
+from tridiag import kalman, recurrences, systems
 from tridiag.backends import BACKENDS, Problem
 from tridiag.calls import split
 from tridiag.calls.execute import EAGER
+from tridiag.chunked import chunked, is_chunked
 from tridiag.kernels.jobs.systems import few_or_long
 from tridiag.overview import table
 from tridiag.selection.choose import choose, eligible
@@ -81,13 +83,35 @@ def name_of(verb: Any) -> str:
     return f"kalman.{name}" if getattr(verb, "__module__", "").startswith(kalman.__name__) else name
 
 
+def without_labels(verb: Any, name: str, args: tuple[Any, ...], given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a verb by their names; of arrays with labels as the verb of `tridiag` takes them."""
+    labelled = getattr(verb, "__module__", "") == "tridiag.xarray"
+    own = getattr(verb, "__self__", None) if labelled else None  # of a method of `DataArray.tridiag`
+    labels = importlib.import_module("tridiag.labels") if labelled or "dim" in given else None
+    first = labels.LABELLING.get(name) if labels else None
+    needed, known, *_ = VERBS[name]
+    names = [key for key in (*needed, *known) if own is None or key != first]
+    given = dict(zip(names, args, strict=False)) | given
+    if labels is None or first is None:
+        return given
+    given |= {} if own is None else {first: own.array}
+    check_arguments(name, (*needed, "dim"), given)
+    return dict(labels.without_labels(name, given))
+
+
+def check_arguments(name: str, needed: Iterable[str], given: Iterable[str]) -> None:
+    if missing := [key for key in needed if key not in given]:
+        raise TypeError(f"{name} also needs {', '.join(missing)}")
+
+
 def explain(verb: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
     """Tell which backend a call would use, and why; nothing is solved.
 
     Parameters
     ----------
     verb : str or function
-        Any verb by its name, as "solve", "linear_recurrence", "kalman.filter", or the function itself.
+        Any verb by its name, as "solve", "linear_recurrence", "kalman.filter", or the function itself, one of
+        `tridiag.xarray` or of ``.tridiag`` of a DataArray too.
     *args, **kwargs
         The arguments of that call.
 
@@ -99,7 +123,8 @@ def explain(verb: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explan
         where it is far more than the choice takes: what is far slower was measured at few points), ``exchange`` (where
         the system axis of JAX arrays lies on several devices: what these exchange; else None), ``hard`` (where another
         kernel than that of the backend solves systems that need pivoting: which; else None), ``runs`` (which verb does
-        the work of one that is made of another; else None). Of a verb that has one implementation, as `tridiag.matmul`,
+        the work of one that is made of another; of Dask arrays what their tasks are; else None). Of Dask arrays all
+        else is told of a chunk. Of a verb that has one implementation, as `tridiag.matmul`,
         ``backend`` is that whose compiled loops run it, or a library, by whose operations it runs.
 
     Raises
@@ -116,22 +141,29 @@ def explain(verb: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explan
     name = verb if isinstance(verb, str) else name_of(verb)
     check_verb(name)
     needed, known, problem_of, more, may_lack, made_of, has_backend = VERBS[name]
-    given = dict(zip((*needed, *known), args, strict=False)) | kwargs
-    backend = given.pop("backend", "auto") if has_backend else "auto"
-    if missing := [key for key in needed if key not in given and key not in may_lack]:
-        raise TypeError(f"{name} also needs {', '.join(missing)}")
-    if unknown := set(given) - {*needed, *known, *more}:
+    given = without_labels(verb, name, args, kwargs)
+    check_arguments(name, (key for key in needed if key not in may_lack), given)
+    if unknown := set(given) - {*needed, *known, *more} - ({"backend"} if has_backend else set()):
         raise TypeError(f"{name} has no argument {', '.join(sorted(unknown))}")
+    tasks = None
+    if is_chunked(*given.values()) and name in (explained := chunked("explanation")).VERBS:
+        call = getattr(systems if name in explained.SYSTEMS else recurrences, name)
+        call(**given)  # raises, or makes a graph that is dropped
+        given, tasks = explained.of_a_chunk(name, given)
+    backend = given.pop("backend", "auto") if has_backend else "auto"
     arguments = {key: given.pop(key, None) for key in needed}
     problem = problem_of(name, arguments, **{key: value for key, value in given.items() if key in known})
     if isinstance(problem, Only):
-        return Explanation(problem.runs, ONLY if problem.runs in BACKENDS else OPERATIONS, problem.problem)
+        why = ONLY if problem.runs in BACKENDS else OPERATIONS
+        return Explanation(problem.runs, why, problem.problem, runs=tasks)
     chosen, why = choose(problem, backend)
     others = {entry.name: entry.why_not(problem) for entry in BACKENDS.values() if entry is not chosen}
     seconds = {one.name: seconds for one, seconds in eligible(problem)}
-    exchange = None
-    if not made_of:
+    if made_of:
+        exchange = split.exchange_of_made(name, arguments, problem)
+    else:
         exchange = split.exchange_of(problem.verb, arguments, problem, chosen.name, bool(given.get("transpose")))
     hard = HARD if chosen.name == LEAVES_HARD and leaves_hard(problem, given.get("where") is not None) else None
-    runs = f"{name} runs {made_of}" if made_of else None
-    return Explanation(chosen.name, why, problem, others, seconds, exchange, hard, runs)
+    return Explanation(
+        chosen.name, why, problem, others, seconds, exchange, hard, f"{name} runs {made_of}" if made_of else tasks
+    )

@@ -13,7 +13,7 @@ from typing import Any
 import xarray as xr
 
 from tridiag import recurrences, systems
-from tridiag.labels import Labels, sequence
+from tridiag.labels import Labels, sequence, without_axis
 
 Array = Any
 __all__ = [
@@ -81,7 +81,7 @@ def solve(
     labels = Labels({"d": d, "a": a, "b": b, "c": c, "where": where}, dim)
     data, axis = labels.data, labels.axis
     x = systems.solve(
-        data["a"], data["b"], data["c"], data["d"], where=data.get("where"), axis=axis, **checked(options)
+        data["a"], data["b"], data["c"], data["d"], where=data.get("where"), axis=axis, **without_axis(options)
     )
     return labels.named(x)
 
@@ -124,7 +124,7 @@ def matmul(
     labels = Labels({"x": x, "a": a, "b": b, "c": c, "where": where}, dim)
     data, axis = labels.data, labels.axis
     y = systems.matmul(
-        data["a"], data["b"], data["c"], data["x"], where=data.get("where"), axis=axis, **checked(options)
+        data["a"], data["b"], data["c"], data["x"], where=data.get("where"), axis=axis, **without_axis(options)
     )
     return labels.named(y)
 
@@ -169,7 +169,7 @@ def slogdet(
     labels = Labels({"b": b, "a": a, "c": c, "where": where}, dim, right_side=False)
     data = labels.data
     sign, logarithm = systems.slogdet(
-        data["a"], data["b"], data["c"], where=data.get("where"), axis=labels.axis, **checked(options)
+        data["a"], data["b"], data["c"], where=data.get("where"), axis=labels.axis, **without_axis(options)
     )
     return labels.reduced(sign, "sign"), labels.reduced(logarithm, "logabsdet")
 
@@ -220,7 +220,7 @@ def linear_recurrence(
     -----
     `tridiag.linear_recurrence` along the axis of that name.
     """
-    return sequence(recurrences.linear_recurrence, {"x": x, "a": a}, init, dim, checked(options))
+    return sequence(recurrences.linear_recurrence, {"x": x, "a": a}, init, dim, without_axis(options))
 
 
 def log_linear_recurrence(log_a: Array, x: Array, init: Array | None = None, *, dim: Hashable, **options: Any) -> Array:
@@ -257,7 +257,7 @@ def log_linear_recurrence(log_a: Array, x: Array, init: Array | None = None, *, 
     -----
     `tridiag.log_linear_recurrence` along the axis of that name.
     """
-    return sequence(recurrences.log_linear_recurrence, {"x": x, "log_a": log_a}, init, dim, checked(options))
+    return sequence(recurrences.log_linear_recurrence, {"x": x, "log_a": log_a}, init, dim, without_axis(options))
 
 
 def logcumsumexp(x: Array, *, dim: Hashable, **options: Any) -> Array:
@@ -296,18 +296,7 @@ def logcumsumexp(x: Array, *, dim: Hashable, **options: Any) -> Array:
     -----
     `tridiag.logcumsumexp` along the axis of that name.
     """
-    return sequence(recurrences.logcumsumexp, {"x": x}, None, dim, checked(options))
-
-
-def checked(options: dict[str, Any]) -> dict[str, Any]:
-    """The options of a verb, without those that labels take the place of."""
-    if "axis" in options:
-        raise TypeError("axis is not for labelled arrays, whose axes have names; pass dim")
-    if "out" in options:
-        raise TypeError(
-            "out is not for labelled arrays; leave it out, or call the verb of tridiag with the .data of each"
-        )
-    return options
+    return sequence(recurrences.logcumsumexp, {"x": x}, None, dim, without_axis(options))
 
 
 def __getattr__(name: str) -> Any:

@@ -14,7 +14,7 @@ from tridiag.calls.plan import Call, prepare, wants_check
 from tridiag.calls.sequences import PREPARERS, check_logarithms
 from tridiag.libraries.arrays import module_of
 from tridiag.problems.forms import Cut
-from tridiag.problems.state_space import KALMAN, LIKELIHOOD, MATRICES
+from tridiag.problems.state_space import FILTER, KALMAN, LIKELIHOOD, MATRICES, SMOOTHER
 
 Array = Any
 PARTS = {  # backends that need not gather the rows of a verb
@@ -169,6 +169,10 @@ def exchange_of(
     """What devices exchange that have rows of the same systems, in a sentence; None where they have whole ones."""
     if verb in KALMAN:
         return exchange_of_steps(verb, arguments, problem, backend)
+    if verb == "smith_waterman":
+        both = [rows_over(arguments["scores"], problem._replace(axis=axis)) for axis in (-2, -1)]
+        pieces = math.prod(one[0] for one in both if one is not None)
+        return f"the scores of a pair lie on {pieces} devices, and are gathered" if pieces > 1 else None
     spread = [found for x in arguments.values() if (found := rows_over(x, problem)) is not None]
     if not spread:
         return None
@@ -210,6 +214,17 @@ def exchange_of_steps(verb: str, arguments: dict[str, Any], problem: Problem, ba
     if verb == LIKELIHOOD:
         gathering = "; the gradient of a model that changes with time gathers them" * changes
     return f"{told}; where digits may be lost all series are gathered{gathering}"
+
+
+def exchange_of_made(verb: str, arguments: dict[str, Any], problem: Problem) -> str | None:
+    """The same of a verb that runs another one of series."""
+    found = rows_over(arguments["y"], problem) if "y" in arguments else None
+    if found is None:
+        return None
+    steps = f"the steps of a series lie on {found[0]} devices"
+    if problem.verb == FILTER:  # the steps to come are put behind them
+        return f"{steps}, and are gathered"
+    return f"{steps}: exchanged as those of {SMOOTHER}, whose results are gathered"
 
 
 def rows_over(x: Any, problem: Problem) -> tuple[int, int] | None:

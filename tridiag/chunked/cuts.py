@@ -31,6 +31,11 @@ SHORTEST = 256  # rows of a chunk that is worth to be solved alone
 SAMPLE = 4  # systems along an axis, or up to 7, which tell how the others may decay
 
 
+def are_long(chunks: Sequence[int]) -> bool:
+    """Whether chunks of so many rows are solved alone; those without rows are left out."""
+    return min(filter(None, chunks)) >= SHORTEST
+
+
 class Alone(NamedTuple):
     """Chunks that are solved alone: what their tasks are told beside their arrays."""
 

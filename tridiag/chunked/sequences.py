@@ -96,10 +96,14 @@ def recurrence(verb: Verb, given: Mapping[str, Any], return_final: bool, out: An
         wide = {**given, "x": widened(given["x"], operands.plan)}
         y = recurrence(verb, wide, False, None, **options).astype(operands.plan.out_dtype)
     else:
-        few = math.prod(len(operands.chunks[k]) for k in operands.batch) < MANY
-        few = few and not operands.plan.problem.integer  # which do not wait for products that round
-        y = (in_parallel if few and len(rows) <= 2 else in_turn)(verb, operands, told)
+        y = (in_parallel if are_joined(operands) else in_turn)(verb, operands, told)
     return (y, final(given, operands, y, told["reverse"])) if return_final else y
+
+
+def are_joined(operands: Operands) -> bool:
+    """Whether chunks along the axis are run side by side; those of integers do not wait for products that round."""
+    few = math.prod(len(operands.chunks[k]) for k in operands.batch) < MANY
+    return few and not operands.plan.problem.integer and operands.plan.problem.order <= 1
 
 
 def by_name(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

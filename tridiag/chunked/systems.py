@@ -69,7 +69,7 @@ def of_cut_systems(verb: Verb, operands: Operands, options: Mapping[str, Any]) -
     makers = makers_of(operands, shared)
     systems = Systems(verb, names, operands.moving, axis, len(chunks), dict(options), shared, makers.again)
     begins = starts(tuple(chunks[k] for k in operands.batch))
-    long = min(filter(None, chunks[axis])) >= cuts.SHORTEST
+    long = cuts.are_long(chunks[axis])
     chunk: Any = (
         cuts.Alone(systems, operands.plan.form.periodic)
         if long
