@@ -10,8 +10,11 @@ the same size, each with whole systems. ``rechunked``: the arrays of ``cut``, wi
 all chunks of a system, and one for each chunk of the result. All operands have entries of their own, in memory; results
 are dropped chunk by chunk. Rounds are shuffled, figures are ratios of medians, answers are judged before the clock.
 With ``--processes`` a cluster of so many on this machine runs the tasks, one thread each, instead of ``--threads`` in
-one process. Figures without a bar tell how far others can get: ``rechunked / whole`` is what ``rechunked / cut`` would
-be if a cut cost nothing.
+one process. Figures without a bar are for comparison: ``rechunked / whole`` is what ``rechunked / cut`` would be if a
+cut cost nothing, and ``floor`` and ``memory`` are what the others hold where ``peak`` is measured.
+
+``twice``: chunks that are let go once solved, and solved again when all of their system are known (`tridiag.hold` of
+Dask's configuration); the time is that of right sides that tasks make.
 
 ``peak``: what is allocated at once, in chunks of d for each thread, where operands are made by tasks: d alone, and a, b
 and c are one matrix for all, or all four of them; the median of ``--peaks`` runs. The array is 20 times the chunks of a
@@ -151,8 +154,19 @@ def solved(*operands: Any) -> Any:
     return dropped(tridiag.solve(*matrix, d))
 
 
-def peak(solve: Verb, systems: int, rows: int, threads: int, whole: bool = False, own: bool = False) -> float:
-    """The most memory at once, in chunks for each thread; ``own``: each system has a matrix of its own."""
+def solved_twice(*operands: Any) -> Any:
+    """The same, of chunks that are not held until all of a system are known."""
+    with dask.config.set({"tridiag.hold": 0}):
+        return solved(*operands)
+
+
+def solved_rechunked(*operands: Any) -> Any:
+    """The same, with one chunk along the axis first."""
+    return solved(*(x.rechunk({1: -1}) for x in operands))
+
+
+def tasks_make(systems: int, rows: int, whole: bool = False, own: bool = False) -> list[Any]:
+    """Right sides of 20 chunks of the batch, and where each system has a matrix of its own a, b and c."""
     shape, counts = ((systems // CUTS, rows * CUTS), (20 * CUTS, 1)) if whole else ((systems, rows), (20, CUTS))
     chunks = tuple((length,) * count for length, count in zip(shape, counts, strict=True))
 
@@ -160,7 +174,12 @@ def peak(solve: Verb, systems: int, rows: int, threads: int, whole: bool = False
         seeds = da.full(counts, value, chunks=1)
         return da.map_blocks(made, seeds, *shape, chunks=chunks, dtype=float, meta=np.empty((0, 0)))
 
-    y = solve(*([lazy(x) for x in (-1.0, 4.0, -1.0)] if own else []), lazy(2.0))
+    return [lazy(x) for x in ((-1.0, 4.0, -1.0, 2.0) if own else (2.0,))]
+
+
+def peak(solve: Verb, systems: int, rows: int, threads: int, whole: bool = False, own: bool = False) -> float:
+    """The most memory at once, in chunks for each thread."""
+    y = solve(*tasks_make(systems, rows, whole, own))
     y.compute(num_workers=threads)
     tracemalloc.start()
     y.compute(num_workers=threads)
@@ -182,6 +201,9 @@ def measure(size: Size, options: argparse.Namespace) -> dict[str, Any]:
         each = {name: round(1e6 * some / (CUTS * size.batch), 1) for name, some in seconds.items()}
         found["microseconds a chunk"][verb.__name__] = each
     if not options.processes:
+        made = tasks_make(size.systems, size.rows)
+        seconds = race({"held": solved(*made), "twice": solved_twice(*made)}, options.rounds, options.threads)
+        figures["solve: twice / held"] = seconds["twice"] / seconds["held"]
         figures.update(peaks(size, options))
     return found
 
@@ -193,7 +215,9 @@ def peaks(size: Size, options: argparse.Namespace) -> dict[str, float]:
         for matrices, own in {"": False, ", own matrices": True}.items():
             for name, solve, whole in (
                 ("solve{}: peak", solved, False),
+                ("solve{}, twice: peak", solved_twice, False),
                 ("solve{}, whole systems: peak", solved, True),
+                ("rechunked{}: memory", solved_rechunked, False),
                 ("copied{}: floor", copies, False),
             ):
                 one = peak(solve, size.systems, size.rows, options.threads, whole=whole, own=own)

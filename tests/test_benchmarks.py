@@ -306,8 +306,10 @@ def test_chunks_have_figures(capsys: pytest.CaptureFixture[str], monkeypatch: py
     lines = capsys.readouterr().out.splitlines()
     without = [line.split("  ")[0] for line in lines if " bar " not in line]
     bounds = [f"{verb}: rechunked / {other}" for verb in VERBS_OF_CHUNKS for other in ("whole", "copied")]
-    assert without == [*bounds, "copied: floor", "copied, own matrices: floor"]
-    assert len(lines) == len(without) + 2 * len(VERBS_OF_CHUNKS) + 4
+    kinds = [f"{name}{matrices}" for matrices in ("", ", own matrices") for name in ("rechunked", "copied")]
+    memory = [f"{name}: {'floor' if 'copied' in name else 'memory'}" for name in kinds]
+    assert without == [*bounds, "solve: twice / held", *memory]
+    assert len(lines) == len(without) + 2 * len(VERBS_OF_CHUNKS) + 6
 
     def solve(a: Any, b: Any, c: Any, d: Any) -> Any:
         return d / b if isinstance(d, np.ndarray) else d * b

@@ -71,11 +71,14 @@ def backward_error(a: Any, b: Any, c: Any, d: Any, x: Any, periodic: bool = Fals
     return (abs(sum(terms)) / sum(map(abs, terms))).max(-1)
 
 
-@pytest.fixture(params=[True, False], ids=["shared", "apart"])
+@pytest.fixture(params=["shared", "apart", "twice"])
 def memory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks share their memory, or are told what little they need of other chunks."""
+    """Tasks share their memory and hold what they solved or solve it twice, or are told what they need of others."""
     for module in ("systems", "sequences"):
-        monkeypatch.setattr(f"tridiag.chunked.{module}.share_memory", lambda: request.param)
+        monkeypatch.setattr(f"tridiag.chunked.{module}.share_memory", lambda: request.param != "apart")
+    if request.param == "twice":
+        monkeypatch.setitem(dask.config.config, "tridiag", {"hold": 0})
+        monkeypatch.setattr("tridiag.chunked.sources.LARGE", 2**40)
 
 
 # ------------------------------------------------------------------------------------------------------ systems

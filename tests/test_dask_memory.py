@@ -81,6 +81,41 @@ def test_systems_that_decay_are_kept_once_solved_and_not_as_they_came() -> None:
     assert peak(tridiag.solve, [filled(x) for x in (-1.0, 4.0, -1.0, 2.0)]) < CUTS + 12
 
 
+@pytest.mark.parametrize(("own", "most"), [(False, 4.0), (True, 7.0)])
+def test_systems_that_are_not_held_are_solved_twice(own: bool, most: float) -> None:
+    """No chunk is held but for its ends: what a task has at once is what it makes, and its result."""
+    b = filled(4.0) if own else np.full(CUTS * ROWS, 4.0)
+    matrix = [filled(-1.0), b, filled(-1.0)] if own else [-1.0, b, -1.0]
+    with dask.config.set({"tridiag.hold": "1 MiB"}):
+        assert peak(tridiag.solve, [*matrix, filled(2.0)]) < most
+
+
+@pytest.mark.parametrize(("hold", "times"), [(0, 2), ("1 GiB", 1), (None, 1)])
+def test_what_may_be_held_is_told_by_the_configuration(hold: Any, times: int) -> None:
+    arrays, made = system((6, 2400)), Made()
+    with dask.config.set({"tridiag.hold": hold}):
+        x = computed(tridiag.solve(*(made.array(v, (3, 600)) for v in arrays)))
+    assert {*made.times.values()} == {times}
+    assert (backward_error(*arrays, x) <= 8 * EPS).all()
+
+
+def test_what_cannot_be_made_again_is_held() -> None:
+    """In the place of an argument of its size that would have to be held."""
+    arrays, made = system((6, 2400)), Made()
+    lazy = [made.array(v, (3, 600)) for v in arrays]
+    lazy[3] = lazy[3] - lazy[3].mean() + arrays[3].mean()
+    with dask.config.set({"tridiag.hold": 0}):
+        computed(tridiag.solve(*lazy))
+    assert made.most == 1
+
+
+def test_random_numbers_that_are_made_twice_are_told() -> None:
+    rng, (a, b, c, _) = np.random.default_rng(0), system((6, 2400))
+    d = da.map_blocks(lambda: rng.standard_normal((6, 600)), chunks=((6,), (600,) * 4), dtype=float)
+    with dask.config.set({"tridiag.hold": 0}), pytest.raises(RuntimeError, match="persist"):
+        computed(tridiag.solve(a[0], b[0], c[0], d))
+
+
 def test_determinants_keep_no_rows() -> None:
     assert peak(tridiag.slogdet, [filled(x) for x in (-1.0, 4.0, -1.0)]) < 12
 

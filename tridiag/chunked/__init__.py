@@ -3,7 +3,8 @@
 Where the axis of the systems lies within chunks, a task solves a chunk (`whole`). Where it is cut, systems are reduced,
 joined and finished (`parts`), recurrences handed from chunk to chunk or joined (`sequences`), and products told of the
 rows beside their chunk (`products`). Systems that fail are solved whole (`rest`), from blocks that are kept, or made
-again (`sources`).
+again (`sources`), and solutions that are too large to be held (`held`) are found twice. `explanation` tells `explain`
+what a task has.
 """
 
 from __future__ import annotations

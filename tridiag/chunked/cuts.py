@@ -41,6 +41,7 @@ class Alone(NamedTuple):
 
     systems: Systems
     periodic: bool
+    held: bool = True  # whether what is solved is held until all is known, or solved again
 
     def solve(self, *values: Any) -> Solved:
         """A task: the solution as if nothing lay before and behind the chunk."""
@@ -49,7 +50,15 @@ class Alone(NamedTuple):
             return Solved(x, values)
         likely = any(self.systems.again) and not self.decay(values, self.reach(x.shape[self.systems.axis]), sample=True)
         kept = self.systems.kept(values, likely)
-        return Solved(x, kept, self.ends(x, values, WIDTHS[0], copied=True))
+        ends = self.ends(x, values, WIDTHS[0], copied=True)
+        return Solved(x if self.held or likely else None, kept, ends)
+
+    def known(self, k: int, solved: Solved, sources: Sources | None) -> Solved:
+        """The k-th chunk with its solution, solved again where that is not held."""
+        if solved.x is not None or sources is None:
+            return solved
+        found = self.systems.restored(k, solved, sources)
+        return found._replace(x=self.systems.solve(self.systems.given(found.values), self.systems.axis))
 
     def ends(self, x: Array, values: Sequence[Any], reach: int, copied: bool = False) -> Ends:
         """Rows at both ends that may be solved again, and those beside them; ``copied`` while caches have them."""
@@ -66,8 +75,8 @@ class Alone(NamedTuple):
 
     def all_ends(self, k: int, solved: Solved, sources: Sources) -> Ends:
         """The same of as many rows as may be solved again, of the k-th chunk."""
-        found = self.systems.restored(k, solved, sources)
-        reach = self.reach(solved.x.shape[self.systems.axis])
+        found = self.systems.restored(k, self.known(k, solved, sources), sources)
+        reach = self.reach(found.x.shape[self.systems.axis])
         return self.ends(found.x, found.values, reach, copied=found is not solved)
 
     def told(self, solved: Solved) -> Ends:
@@ -205,7 +214,7 @@ class Alone(NamedTuple):
 
     def result(self, k: int, count: int, settled: Settled, solved: Solved | None = None) -> Array:
         """A task: the solution in one of so many chunks."""
-        x = self.systems.writeable(solved.x if solved else settled.chunks[k])
+        x = self.systems.writeable((solved or self.known(k, settled.chunks[k], settled.sources)).x)
         axis, around = self.systems.axis, settled.verdict.around
         if around is not None:
             width = around.shape[axis + 1] // 2

@@ -125,7 +125,7 @@ class Chunk(NamedTuple):
 
     def result(self, k: int, count: int, settled: Settled, solved: Solved | None = None) -> Array:
         """A task: the solution in one of so many chunks, with that of the systems that were solved whole."""
-        return self.systems.put(settled, k, solved.x if solved else settled.chunks[k])
+        return self.systems.put(settled, k, (solved or settled.chunks[k]).x)
 
 
 def join(periodic: bool, told: Sequence[tuple[Array, Lost | None]]) -> Joined:

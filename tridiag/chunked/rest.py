@@ -21,11 +21,12 @@ FEW = 16  # one system of so many may fail before more is done for all
 class Solved(NamedTuple):
     """A chunk that is solved but for some systems, and the arguments that these may need again.
 
+    ``x``: None where it is not held, but solved again.
     ``values``: with traces in the place of those that are made again if they are needed.
     ``ends``: copies of its first and its last rows, where these are what is needed at first.
     """
 
-    x: Array
+    x: Any
     values: tuple[Any, ...]
     ends: Any = None
 
@@ -45,12 +46,14 @@ class Verdict(NamedTuple):
 class Settled(NamedTuple):
     """The same, and the solutions of the systems that were solved whole, in each of their chunks.
 
-    ``chunks``: what was solved in each, where tasks share their memory. No task has to keep the arguments then.
+    ``chunks``: what was solved in each, where tasks share their memory. No task has to keep the arguments then;
+    ``sources`` make those of chunks that are solved again.
     """
 
     verdict: Verdict
     x: Sequence[Array]
-    chunks: Sequence[Array] = ()
+    chunks: Sequence[Solved] = ()
+    sources: Sources | None = None
 
 
 class Systems(NamedTuple):
@@ -141,7 +144,8 @@ class Systems(NamedTuple):
         if verdict.unsolved is not None:
             told += (self.rows(verdict, self.restored(k, chunk, sources)) for k, chunk in enumerate(solved))
         settled = self.whole(first, verdict, told)
-        return settled._replace(chunks=[chunk.x for chunk in solved])
+        left = [Solved(chunk.x, chunk.values if chunk.x is None else ()) for chunk in solved]
+        return settled._replace(chunks=left, sources=sources if any(chunk.x is None for chunk in solved) else None)
 
 
 def few(failed: int, systems: int) -> bool:

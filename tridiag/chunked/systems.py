@@ -14,6 +14,7 @@ import numpy as np
 
 from tridiag.calls.checks import check_check
 from tridiag.chunked import cuts, parts, whole
+from tridiag.chunked.held import is_held
 from tridiag.chunked.operands import (
     Operands,
     Place,
@@ -71,7 +72,7 @@ def of_cut_systems(verb: Verb, operands: Operands, options: Mapping[str, Any]) -
     begins = starts(tuple(chunks[k] for k in operands.batch))
     long = cuts.are_long(chunks[axis])
     chunk: Any = (
-        cuts.Alone(systems, operands.plan.form.periodic)
+        cuts.Alone(systems, operands.plan.form.periodic, not shared or is_held(operands, makers.again))
         if long
         else parts.Chunk(systems, working_dtype(operands.plan.result_dtype))
     )
