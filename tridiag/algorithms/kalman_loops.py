@@ -223,12 +223,15 @@ def carry_back(ops: Any, F: Any, ahead: Estimate) -> Estimate:
     return kalman_smoother.carry_back(ops, F, ahead, functools.partial(apply, ops))
 
 
-def smooth(ops: Any, F: Any, Q: Any, updated: Estimate, seen: Observed, later: Estimate) -> Estimate:
-    """As `tridiag.algorithms.kalman_smoother.smooth`, in coordinates of x = sum_j c_j z[j], of updated columns."""
+def smooth(ops: Any, F: Any, Q: Any, updated: Estimate, seen: Observed, later: Estimate) -> tuple[Any, Estimate]:
+    """As `tridiag.algorithms.kalman_smoother.smooth`, in coordinates of x = sum_j c_j z[j], of updated columns.
+
+    Before it, the gain with which they follow from those of the predicted state of the next step.
+    """
     back, turn = kalman_columns.go_back(ops, F, Q, updated.cov), seen.turn
     moves = (turn.moves * (seen.weights * seen.errors)[:, None]).sum(0)
     mean = apply(ops, back.gain, apply(ops, turn.matrix, later.mean) + moves)
-    return ops.keep(Estimate(mean, kalman_columns.smooth(ops, back, turn, later.cov)))
+    return back.gain, ops.keep(Estimate(mean, kalman_columns.smooth(ops, back, turn, later.cov)))
 
 
 def unmoved(ops: Any, updated: Estimate) -> Estimate:

@@ -27,12 +27,15 @@ MOST = 8  # how many times as many columns as states a covariance may have meanw
 PATIENCE = 4  # how many steps more, times the number of states, are taken one by one where some states are hardly known
 
 
-def run(ops: Any, verb: str, y: Any, model: Model, form: StateSpace) -> Any:
-    """The results of a verb; where covariances as they stand would lose digits, all series again with square roots."""
+def run(ops: Any, verb: str, y: Any, model: Model, form: StateSpace, again: Callable[..., Any] | None = None) -> Any:
+    """The results of a verb; where covariances as they stand would lose digits, all series again with square roots.
+
+    ``again``: what does so in place of `by_roots`.
+    """
     model, y = kalman_filter.front(ops, model, y)
     kept = y == y if form.missing is not False else None
     result, doubtful = by_entries(ops, verb, model, y, kept, form)
-    return by_roots(ops, verb, model, y, kept, form) if doubtful else result
+    return (again or by_roots)(ops, verb, model, y, kept, form) if doubtful else result
 
 
 def by_entries(ops: Any, verb: str, model: Model, y: Any, kept: Any, form: StateSpace) -> tuple[Any, bool]:

@@ -20,6 +20,7 @@ from tridiag.algorithms import (
     kalman_diffuse_scan,
     kalman_filter,
     kalman_loops,
+    kalman_roots_scan,
     kalman_scan,
     logsumexp,
     recurrence,
@@ -216,43 +217,26 @@ def stacked(form: StateSpace, *states: Estimate) -> tuple[Any, ...]:
 
 def filtered_by(form: StateSpace, y: Any, model: Model, kept: Any, covs: kalman_loops.Form) -> tuple[Any, Any]:
     """What a filter returns, and whether digits may be lost."""
+    if covs is kalman_loops.Roots:
+        *both, logarithm = kalman_roots_scan.filtered(form, y, model, kept)
+        return (*stacked(form, *both), logarithm), False
 
     def keep(step: kalman_loops.Step) -> Any:
-        updated, predicted = (kalman_scan.whole(covs, state) for state in (step.updated, step.predicted))
-        return updated, predicted, kalman_loops.lost(ops, predicted.cov, updated.cov)
+        return step.updated, step.predicted, kalman_loops.lost(ops, step.predicted.cov, step.updated.cov)
 
-    logarithm, (*states, loss), doubtful = kalman_scan.run(form, y, model, kept, keep, covs)
+    logarithm, (*states, loss), doubtful = kalman_scan.run(form, y, model, kept, keep)
     return (*stacked(form, *states), logarithm), doubtful | jnp.any(loss > 0)
 
 
 def smoothed_by(form: StateSpace, y: Any, model: Model, kept: Any, covs: kalman_loops.Form) -> tuple[Any, Any]:
     """What a smoother returns, and whether digits may be lost."""
     if covs is kalman_loops.Roots:
-        logarithm, steps, _ = kalman_scan.run(form, y, model, kept, lambda step: step[1:], covs)
-        return (*stacked(form, by_roots(form, model, *steps)), logarithm), False
+        found, logarithm = kalman_roots_scan.smoothed(form, y, model, kept)
+        return (*stacked(form, found), logarithm), False
 
-    logarithm, steps, doubtful = kalman_scan.run(form, y, model, kept, lambda step: step[:2], covs)
+    logarithm, steps, doubtful = kalman_scan.run(form, y, model, kept, lambda step: step[:2])
     smoothed, lost = kalman_scan.smoothed(form, y, model, kept, steps, kalman_filter.blank(ops, form, y, kept))
     return (*stacked(form, smoothed), logarithm), doubtful | lost
-
-
-def by_roots(form: StateSpace, model: Model, updated: Estimate, seen: kalman_loops.Observed) -> Estimate:
-    """The smoothed states of all steps, of square roots."""
-    last = jax.tree.map(lambda x: x[-1], updated)
-    start = kalman_loops.unmoved(ops, last)
-    end = jax.tree.map(lambda x: x[None], kalman_loops.moved(ops, last, start))
-    if form.n == 1:
-        return end
-
-    def up(later: Estimate, row: Any) -> Any:
-        t, state, seen = row
-        found = kalman_loops.smooth(ops, ops.row(model.F, t, 0), ops.row(model.Q, t, 0), state, seen, later)
-        return found, kalman_loops.moved(ops, state, found)
-
-    steps = jnp.arange(form.n - 1, dtype=jnp.int32)
-    before, behind = jax.tree.map(lambda x: x[:-1], updated), jax.tree.map(lambda x: x[1:], seen)
-    _, found = lax.scan(up, start, (steps, before, behind), reverse=True)
-    return jax.tree.map(lambda *pair: jnp.concatenate(pair), found, end)
 
 
 def poisoned(model: Model, form: StateSpace) -> Model:

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import torch
 
 from tridiag.algorithms import kalman_rows
-from tridiag.backends import Backend, torch_scan
+from tridiag.backends import Backend
+from tridiag.derivatives import torch_kalman_states
 from tridiag.libraries.torch import Operations as ops
 from tridiag.libraries.torch import differentiated, transformed
 from tridiag.problems.state_space import LIKELIHOOD, Model, StateSpace, own_shapes
@@ -35,14 +36,11 @@ def kalman(entry: Backend, verb: str, y: Any, model: Model, form: StateSpace) ->
     if not differentiated(y, *model) and not transformed():
         return module.kalman(verb, y, model, form)
     calls = Calls(module.kalman, getattr(module, "kalman_gradient", None))
-    if verb != LIKELIHOOD:
-        run = functools.partial(torch_scan.kalman, verb)
-    elif form.diffuse:
-        run = functools.partial(kalman_rows.from_diffuse, ops, verb, rest=functools.partial(likelihood, calls))
-    else:
-        run = functools.partial(likelihood, calls, verb)
-    analytic = verb == LIKELIHOOD and not form.diffuse
-    return run(y, model, form) if analytic else of_exact(run, y, model, form)
+    states, known = functools.partial(torch_kalman_states.kalman, verb), functools.partial(likelihood, calls)
+    if not form.diffuse:
+        return known(verb, y, model, form) if verb == LIKELIHOOD else states(y, model, form)
+    started = functools.partial(kalman_rows.from_diffuse, ops, verb, rest=known)
+    return of_exact(started if verb == LIKELIHOOD else states, y, model, form)
 
 
 def takes_kernels(tensors: list[Any]) -> bool:
