@@ -155,6 +155,14 @@ def test_a_mask_that_is_not_boolean(verb: str, dtype: str) -> None:
         VERBS[verb](*MATRIX, where=np.ones(6, dtype))
 
 
+@pytest.mark.parametrize("empty", [[], (), [[]], np.empty(0)])
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_mask_without_entries(verb: str, empty: Any) -> None:
+    """An empty list has no booleans: its dtype is no mistake of the caller."""
+    with pytest.raises(TypeError, match=r"where has shape \(.*0.*\), without an entry; wanted booleans.*or None"):
+        VERBS[verb](*MATRIX, where=empty)
+
+
 # ------------------------------------------------------------------------------------------------- kinds of arrays
 
 

@@ -237,7 +237,7 @@ def test_one_boolean_for_all_states(told: Any, named: Any) -> None:
     assert tridiag.explain("kalman.log_likelihood", y, **model, diffuse=told).backend == "numba_scan"
 
 
-@pytest.mark.parametrize("told", [[2], [-3], [0.5], [[0]], [True], "level"])
+@pytest.mark.parametrize("told", [[2], [-3], [0.5], [[0]], [True], [True, 1], [True, [False]], "level"])
 def test_no_such_states(told: Any) -> None:
     with pytest.raises(ValueError, match=r"diffuse is .*wanted the numbers of states .*from 0 to 1, or 2 booleans"):
         kalman.filter(series(5, 1), **trend(), diffuse=told)

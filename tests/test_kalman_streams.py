@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from guarded import memory
-from helpers import covariance
+from helpers import covariance, to_library
 
 from tridiag import kalman
 from tridiag.calls import fast_path
@@ -162,29 +162,76 @@ SPECIAL = {
     "nothing is certain of one": np.diag([1.0, 0.0]),
     "all is certain": np.zeros((2, 2)),
     "of one direction": np.ones((2, 2)),
-    "not symmetric": np.array([[1.0, 0.5], [0.2, 1.0]]),
-    "a negative variance": np.diag([-1.0, 1.0]),
-    "indefinite": np.array([[1.0, 2.0], [2.0, 1.0]]),
     "not a number": np.array([[1.0, np.nan], [np.nan, 1.0]]),
     "tiny": np.diag([1e-300, 1.0]),
     "huge": np.diag([1e200, 1.0]),
 }
 
 
+def noise_of(verb: str) -> str:
+    return "Q" if verb == PREDICT else "R"
+
+
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("which", ["cov", "noise"])
 @pytest.mark.parametrize("case", SPECIAL)
 def test_special_covariances(verb: str, which: str, case: str) -> None:
-    """What is no covariance has a result too, and no other series feels it."""
-    given, name = operands(verb, 2, 2, (3,), (3,)), which
-    if name == "noise":
-        name = "Q" if verb == PREDICT else "R"
-    given[name][1] = SPECIAL[case]
+    """What is no number is its own, and no other series feels it."""
+    given = operands(verb, 2, 2, (3,), (3,))
+    given[noise_of(verb) if which == "noise" else which][1] = SPECIAL[case]
     with np.errstate(all="ignore"):
         wanted = in_numpy(verb, given)
-    for found in (one_step(verb, given), met(verb, given)):
+    again = one_step if case == "not a number" else met
+    for found in (one_step(verb, given), again(verb, given)):
         assert_alike(found, wanted, 1e-12)
         assert not any(np.isnan(x[[0, 2]]).any() for x in found)
+
+
+INVALID = {
+    "not symmetric": (np.array([[1.0, 0.5], [0.2, 1.0]]), r"\[1, 0, 1\] is 0.5 and .*\[1, 1, 0\] is 0.2"),
+    "a negative variance": (np.diag([-1.0, 1.0]), r"\[1, 0, 0\] is -1; a variance is not negative"),
+    "indefinite": (np.array([[1.0, 2.0], [2.0, 1.0]]), r"\[1\] is not positive semidefinite"),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("which", ["cov", "noise"])
+@pytest.mark.parametrize("case", INVALID)
+@pytest.mark.parametrize("library", ["numpy", "torch", "jax"])
+def test_what_is_no_covariance_is_refused(verb: str, which: str, case: str, library: str) -> None:
+    """As by `kalman.filter`; in a call that was met before, too."""
+    pytest.importorskip(library)
+    given, name = operands(verb, 2, 2, (3,), (3,)), noise_of(verb) if which == "noise" else which
+    arrays = {key: to_library(library, x) for key, x in given.items()}
+    for _ in range(3):
+        one_step(verb, arrays)
+    bad, told = INVALID[case]
+    given[name] = given[name].copy()
+    given[name][1] = bad
+    for _ in range(3):
+        with pytest.raises(ValueError, match=f"{name}.*{told}"):
+            one_step(verb, arrays | {name: to_library(library, given[name])})
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_large_arrays_are_looked_at_for_unknown_states_alone(verb: str) -> None:
+    given = operands(verb, 2, 2, (300,))
+    given["cov"][7] = np.diag([1.0, -1.0])
+    for _ in range(3):
+        one_step(verb, given)
+    given["cov"][9, 1, 1] = np.inf
+    for _ in range(3):
+        with pytest.raises(ValueError, match=r"cov\[1, 1\] is inf"):
+            one_step(verb, given)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_as_many_series_as_steps(verb: str) -> None:
+    """The last of several covariances is read as the others are."""
+    given = operands(verb, 2, 2, (2,), (2,))
+    given[noise_of(verb)][-1] = -np.eye(2)
+    with pytest.raises(ValueError, match="a variance is not negative"):
+        one_step(verb, given)
 
 
 def test_an_exact_observation_leaves_nothing() -> None:

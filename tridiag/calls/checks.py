@@ -101,6 +101,11 @@ def check_count(name: str, count: Any, least: int, wanted: str) -> int:
 
 def check_mask(entry: Entry) -> None:
     if dtype_name(entry[0]) != "bool":
+        if 0 in entry[1]:
+            raise TypeError(
+                f"where has shape {tuple(entry[1])}, without an entry; wanted booleans, one for each row, True to keep "
+                "it, or None, which keeps all"
+            )
         raise TypeError(
             f"where has dtype {dtype_name(entry[0])}; wanted booleans, True in the rows to keep: pass where != 0"
         )

@@ -131,11 +131,13 @@ def named_states(diffuse: Any, states: int) -> tuple[int, ...]:
     """The states that are unknown at first, from their numbers, from a mask, or from one boolean for all."""
     for x in (diffuse, *(diffuse if isinstance(diffuse, list | tuple) else ())):
         refuse_traced("diffuse", x)
-    given = np.asarray(diffuse)
-    if given.dtype == bool and given.shape in ((), (states,)):
+    given = np.asarray(diffuse, object) if isinstance(diffuse, list | tuple) else np.asarray(diffuse)
+    entries = [x.item() if hasattr(x, "item") else x for x in given.ravel()]
+    kinds = {*map(type, entries)}
+    if kinds == {bool} and given.shape in ((), (states,)):
         given = np.broadcast_to(given, states)
         return tuple(map(int, np.flatnonzero(given)))
-    numbers = given.size == 0 or given.dtype.kind in "iu"
+    numbers = kinds <= {int}
     if given.ndim != 1 or not numbers or any(not -states <= i < states for i in given):
         raise ValueError(
             f"diffuse is {diffuse!r}; wanted the numbers of states that are unknown at first, from 0 to {states - 1}, "

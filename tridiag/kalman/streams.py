@@ -13,6 +13,7 @@ from tridiag.calls import fast_path, steps
 from tridiag.calls.state_space import is_readable, taken, to_numpy
 from tridiag.calls.torch_compile import compiling, graph
 from tridiag.libraries.arrays import module_of, place_of, working_dtype
+from tridiag.problems.covariances import check_each, is_few
 from tridiag.problems.state_space import STEP, align_step
 
 Array = Any
@@ -44,7 +45,6 @@ def predict(mean: Array, cov: Array, *, F: Array, Q: Array, state_intercept: Arr
         Of the states, (..., k) and (..., k, k), as `update` returns them.
     F, Q, state_intercept : array
         The model of this step, (..., k, k), (..., k, k) and (..., k), as in `tridiag.kalman.filter` without time.
-        Whether ``cov`` and Q are covariances, symmetric and positive semidefinite, is not looked at.
 
     Returns
     -------
@@ -55,7 +55,9 @@ def predict(mean: Array, cov: Array, *, F: Array, Q: Array, state_intercept: Arr
     ------
     ValueError, TypeError
         Shapes, dtypes or libraries do not fit; a variance is infinite, as of states that are unknown at first: begin
-        with `tridiag.kalman.filter`, and go on from its last state. Where values cannot be read, that is NaN.
+        with `tridiag.kalman.filter`, and go on from its last state. Where values cannot be read, that is NaN. A
+        covariance is not symmetric or not positive semidefinite, by more than rounding: of arrays of up to 1024
+        entries, as one matrix of 32 rows; larger ones, and values that cannot be read, are not looked at.
 
     Examples
     --------
@@ -89,7 +91,6 @@ def update(mean: Array, cov: Array, y: Array, *, H: Array, R: Array, obs_interce
         (..., p); NaN is a missing value, one or all.
     H, R, obs_intercept : array
         The model of this step, (..., p, k), (..., p, p) and (..., p), as in `tridiag.kalman.filter` without time.
-        Whether ``cov`` and R are covariances, symmetric and positive semidefinite, is not looked at.
 
     Returns
     -------
@@ -232,8 +233,13 @@ def step_of(needed: dict[str, Any], more: dict[str, Any]) -> Step:
     arguments = taken(needed | {name: x for name, x in more.items() if x is not None})
     arrays = arguments.working()
     _, batch = align_step({name: tuple(x.shape) for name, x in arrays.items()})
-    if is_readable(arguments.library, arguments.device, arrays["cov"]):
-        check_known(to_numpy(arrays["cov"]))
+    for name in ("cov", "Q", "R"):
+        if name in arrays and is_readable(arguments.library, arguments.device, arrays[name]):
+            values = to_numpy(arrays[name])
+            if name == "cov":
+                check_known(values)
+            if is_few(values.shape):
+                check_each(name, values)
     return Step(arguments.library, arguments.device, arguments.dtype, batch, arrays)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,17 @@ def rounding(dtype: Any) -> float:
 
 
 def check_covariance(name: str, values: Any, n: int) -> None:
-    """Refuse one that is not symmetric, has a negative variance or eigenvalue, but for rounding; NaN is let through."""
-    values = np.asarray(values, np.result_type(values.dtype, np.float32))
+    """As `check_each`, of those of a series of n steps that are read."""
     if name == "Q" and n < 2:
         return
     if name == "Q" and values.ndim > 2 and values.shape[-3] == n:
         values = values[..., :-1, :, :]  # the last is never read
+    check_each(name, values)
+
+
+def check_each(name: str, values: Any) -> None:
+    """Refuse one that is not symmetric, has a negative variance or eigenvalue, but for rounding; NaN is let through."""
+    values = np.asarray(values, np.result_type(values.dtype, np.float32))
     if is_small(values) and surely(values.reshape(values.shape[-2:]).tolist(), values.dtype):
         return
     good = sound(values)
@@ -60,6 +66,14 @@ def check_eigenvalues(name: str, values: Any, suspect: Any) -> None:
                 f"{place} is not positive semidefinite: its eigenvalues go from {found[0]:.6g} to {found[-1]:.6g}; "
                 "those of a covariance are not negative"
             )
+
+
+ENTRIES = 1024  # of covariances that are looked at in each step of a stream: a few microseconds
+
+
+def is_few(shape: Sequence[int]) -> bool:
+    """Whether covariances of this shape are looked at in each step of a stream."""
+    return math.prod(shape) <= ENTRIES
 
 
 FEW = 8  # rows of a matrix that is looked at by itself, number by number

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ from tridiag.kernels.jobs.batches import LINE, contiguous
 from tridiag.kernels.jobs.job import Job
 from tridiag.kernels.jobs.systems import WORTH_A_THREAD, threads
 from tridiag.kernels.jobs.words import kalman as K
+from tridiag.problems.covariances import is_few
 from tridiag.problems.forms import Shape
 from tridiag.problems.state_space import StateSpace
 
@@ -159,12 +160,14 @@ def expected(form: StateSpace, shapes: Sequence[Shape]) -> np.ndarray[Any, Any]:
         unread[0] = form.n
     rows = [shapes[k][-1] for k in K.COVARIANCES]
     facts = {"observations": math.prod(shapes[K.Y]), "missing": bool(form.missing)}
-    return K.Expected.filled(matrices=count, rows=rows, unread=unread, **facts)
+    return K.Expected.filled(matrices=count, rows=rows, unread=unread, checked=[1] * len(count), **facts)
 
 
-def expected_of_step(shape: Shape) -> np.ndarray[Any, Any]:
-    """The same for a step: of the covariance before it, which has that shape."""
-    return K.Expected.filled(matrices=[0, 0, math.prod(shape[:-2])], rows=[0, 0, shape[-1]])
+def expected_of_step(shapes: Mapping[int, Shape]) -> np.ndarray[Any, Any]:
+    """The same for a step: of the covariance before it and that of its noise, which have these shapes."""
+    given = [shapes.get(k, (0, 0, 0)) for k in K.COVARIANCES]
+    count, rows = [math.prod(x[:-2]) for x in given], [x[-1] for x in given]
+    return K.Expected.filled(matrices=count, rows=rows, checked=[*map(is_few, given)])
 
 
 def is_small(form: StateSpace) -> bool:

@@ -1,4 +1,4 @@
-"""What is looked at in a call of a small Kalman filter that was met before: its covariances, and what is missing.
+"""What is looked at in calls of small Kalman filters, and of steps, that were met before: covariances, what is missing.
 
 Covariances are let through that `tridiag.problems.covariances.surely` finds symmetric and positive semidefinite, in the
 same arithmetic, if they are finite; of any other `check_covariance` tells what is wrong with it, if anything is.
@@ -92,47 +92,61 @@ def sound_for(dtype: np.dtype):
     return sound
 
 
+def all_sound_for(dtype: np.dtype):
+    """A function that tells whether all covariances that are read are surely such, up to rounding in a dtype."""
+    sound = sound_for(dtype)
+
+    @compiled
+    def all_sound(zero, job, expected):
+        matrix = address_of(expected.scratch)
+        for which in range(KINDS):
+            k, unread = expected.rows[which], expected.unread[which]
+            place, size = job.pointers[COVARIANCES[which]], k * k * bytes_of_real(zero, ())
+            for index in range(expected.matrices[which] if expected.checked[which] else 0):
+                read = unread == 0 or (index + 1) % unread != 0
+                if read and not sound(zero, place + index * size, k, matrix):
+                    return False
+        return True
+
+    return all_sound
+
+
 def build(dtype: str):
     """The C function int64 guard(job, expected): 0 where the values are as expected, and covariances surely sound."""
-    zero, sound = np.zeros((), dtype)[()], sound_for(np.dtype(dtype))
+    zero, all_sound = np.zeros((), dtype)[()], all_sound_for(np.dtype(dtype))
 
     @compiled
     def look(job, facts, zero):
         expected = expected_at(facts)
         if any_missing(zero, job.pointers[K.Y], expected.observations) != (expected.missing != 0):
             return 1
-        matrix = address_of(expected.scratch)
-        for which in range(KINDS):
-            k, unread = expected.rows[which], expected.unread[which]
-            place, size = job.pointers[COVARIANCES[which]], k * k * bytes_of_real(zero, ())
-            for index in range(expected.matrices[which]):
-                read = unread == 0 or (index + 1) % unread != 0
-                if read and not sound(zero, place + index * size, k, matrix):
-                    return 1
-        return 0
+        return 0 if all_sound(zero, job, expected) else 1
 
-    looking = c_function(look, "tridiag_filter_guard", 2, types.int64, first=RecordAt(Filter))
-
-    def enter(job, facts):
-        return call(looking(zero), (job, facts))
-
-    return cfunc(types.int64(types.int64, types.int64), error_model="numpy")(enter)
+    return guard_of("filter", look, zero)
 
 
 def build_known(dtype: str):
-    """The C function int64 guard(job, expected): not 0 where a state has an infinite variance."""
-    zero, which = np.zeros((), dtype)[()], COVARIANCES.index(K.P0)
+    """The C function int64 guard(job, expected): 0 where covariances are surely sound, and no state is unknown."""
+    zero, all_sound = np.zeros((), dtype)[()], all_sound_for(np.dtype(dtype))
+    which = COVARIANCES.index(K.P0)
 
     @compiled
     def look(job, facts, zero):
-        expected, found = expected_at(facts), 0
-        k, size = expected.rows[which], bytes_of_real(zero, ())
-        for index in range(expected.matrices[which]):
+        expected, size = expected_at(facts), bytes_of_real(zero, ())
+        if not all_sound(zero, job, expected):
+            return 1
+        k, found = expected.rows[which], 0
+        for index in range(0 if expected.checked[which] else expected.matrices[which]):
             for i in range(k):
                 found += load(job.pointers[K.P0] + (index * k * k + i * (k + 1)) * size, zero) == math.inf
         return found
 
-    looking = c_function(look, "tridiag_known_guard", 2, types.int64, first=RecordAt(Filter))
+    return guard_of("known", look, zero)
+
+
+def guard_of(name: str, look, zero):
+    """The C function of a body."""
+    looking = c_function(look, f"tridiag_{name}_guard", 2, types.int64, first=RecordAt(Filter))
 
     def enter(job, facts):
         return call(looking(zero), (job, facts))

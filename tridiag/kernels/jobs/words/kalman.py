@@ -43,6 +43,7 @@ class Expected(Record):
     missing = Word()  # whether any of them is NaN
     matrices, rows = Words(len(COVARIANCES)), Words(len(COVARIANCES))  # of each covariance: how many, and of what size
     unread = Words(len(COVARIANCES))  # of so many matrices the last one is never read; 0: all are
+    checked = Words(len(COVARIANCES))  # whether they are to be symmetric and positive semidefinite
     scratch = Words(LARGEST**2)  # of whoever has the GIL
 
 
