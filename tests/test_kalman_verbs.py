@@ -370,6 +370,16 @@ def test_covariances_with_the_step_before(backend: Subject, case: str) -> None:
         np.testing.assert_allclose(found.lag_one_cov[t], cov[t + 1, :, t], rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("n", [0, 1])
+@pytest.mark.parametrize("library", ["numpy", "torch", "jax"])
+def test_no_step_has_one_before_it(library: str, n: int) -> None:
+    """Of series without steps, as of one: the other results are there."""
+    pytest.importorskip(library)
+    given = {name: to_library(library, x) for name, x in model(2, 1).items()}
+    found = kalman.lag_one_smoother(to_library(library, np.zeros((3, n, 1))), **given)
+    assert [tuple(x.shape) for x in found] == [(3, n, 2), (3, n, 2, 2), (3, 0, 2, 2), (3,)]
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_covariances_with_the_step_before_are_those_of_statsmodels() -> None:
     """Of states that are unknown at first, with an intercept; theirs are of a state with the one before it."""

@@ -72,6 +72,6 @@ def smoothed_in_pairs(arguments: Given) -> LagOneSmoothed:
         R=own.R,
         P0=wider(ops, own.P0, k, k),
     )
-    later = ops.slice(cov, slice(1, cov.shape[-3]), cov.ndim - 3)
+    later = ops.slice(cov, slice(min(1, call.form.n), call.form.n), cov.ndim - 3)
     parts = mean[..., :k], cov[..., :k, :k], later[..., :k, k:], likelihood
     return LagOneSmoothed(*(module_of(call.library).cast(x, call.dtype) for x in parts))
