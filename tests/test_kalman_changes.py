@@ -142,3 +142,26 @@ def test_moving_averages_observed_exactly(library: str, coefficient: float, gaps
 
     wanted = gradient(lambda x: sums(*moving_average(x, y, xp)))
     np.testing.assert_allclose(gradient(found), wanted, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("verb", [FILTER, SMOOTHER])
+def test_transforms_of_torch(verb: str) -> None:
+    """Those of functions, forwards and backwards, and of a derivative, which `torch.vmap` takes several changes of."""
+    torch = pytest.importorskip("torch")
+    y, eye = torch.cos(torch.arange(12.0, dtype=torch.float64))[:, None], torch.eye(2, dtype=torch.float64)
+    F, H = torch.tensor([[1.0, 1.0], [0.0, 1.0]], dtype=torch.float64), eye[:1]
+
+    def summed(variances: Any) -> Any:
+        Q, R = torch.diag(variances[:2]), variances[2:].reshape(1, 1)
+        found = getattr(kalman, verb.rpartition(".")[2])(
+            y, F=F, H=H, Q=Q, R=R, m0=torch.zeros_like(eye[0]), P0=1e10 * eye
+        )
+        return found.mean[..., 0].sum() + found.cov[..., 0, 1].sum()
+
+    at = torch.tensor([0.1, 0.2, 0.5], dtype=torch.float64)
+    gradient = torch.func.grad(summed)
+    assert_alike([torch.func.jacfwd(summed)(at), torch.func.jacrev(summed)(at)], 2 * [gradient(at)])
+    step = 1e-5 * torch.eye(3, dtype=torch.float64)
+    differences = torch.stack([(gradient(at + h) - gradient(at - h)) / 2e-5 for h in step])
+    np.testing.assert_allclose(torch.func.hessian(summed)(at), differences, rtol=1e-6, atol=1e-6)

@@ -35,6 +35,8 @@ def by_roots(_: Any, verb: str, model: Model, y: Any, kept: Any, form: StateSpac
 class States(torch.autograd.Function):
     """What a filter or a smoother returns; arrays are as in `tridiag.algorithms.kalman_filter`."""
 
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(verb: str, form: StateSpace, kept: Any, y: Any, *model: Any) -> Any:
         return kalman_rows.by_roots(ops, verb, Model(*model), y, kept, form)
