@@ -73,6 +73,12 @@ def straight(zero, job, worker):
     """
     if worker.whole == 0:
         return worker.low, worker.low, 0 * worker.low
+    return between_ends(zero, job, worker)
+
+
+@compiled
+def between_ends(zero, job, worker):
+    """The same of one that knows masks."""
     if job.flags & J.TRANSPOSE == 0:
         return straight_between(zero, worker, worker.low, worker.high)
     first, last, _ = straight_between(zero, worker, worker.low + 1, worker.high - 1)
@@ -80,17 +86,29 @@ def straight(zero, job, worker):
 
 
 @compiled
-def all_straight(zero, job, worker):
-    """The same of a sweep that knows these ends."""
-    if worker.whole == 0:
-        return worker.low, worker.low, 0 * worker.low
-    return straight_between(zero, worker, worker.low, worker.high)
+def knows_ends(zero, job):
+    """Whether the straight sweep is that which knows the ends of a transposed matrix.
+
+    Of complex numbers none does: bands that are chosen have their products fused in another order, and so other bits
+    than those that another sweep finds.
+    """
+    return job.flags & J.TRANSPOSE != 0 and parts_of(zero, ()) == 1
 
 
 @compiled
 def straight_masked(zero, job, worker):
-    """The same of one that knows these ends and masks."""
-    return straight_between(zero, worker, worker.low, worker.high)
+    """The same of one that knows masks, and perhaps these ends."""
+    if knows_ends(zero, job):
+        return straight_between(zero, worker, worker.low, worker.high)
+    return between_ends(zero, job, worker)
+
+
+@compiled
+def all_straight(zero, job, worker):
+    """The same without masks."""
+    if worker.whole == 0:
+        return worker.low, worker.low, 0 * worker.low
+    return straight_masked(zero, job, worker)
 
 
 @compiled

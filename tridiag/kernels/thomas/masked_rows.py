@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from tridiag.kernels.access.operands import bytes_of_row, lanes_of
-from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.simd.compiled import compiled
-from tridiag.kernels.thomas.bands import moved_operands, straight_masked
+from tridiag.kernels.thomas.bands import knows_ends, moved_operands, straight_masked
 from tridiag.kernels.thomas.masked_sweeps import (
     ELIMINATE_MASKED_CONTIGUOUS,
     ELIMINATE_MASKED_TURNED,
@@ -28,7 +27,7 @@ def eliminate_masked(zero, job, worker, first, last):
     low, step = worker.low, ROWS_PLAIN * bytes_of_row(zero, ())
     places = worker.kept + (first - low + 1) * step, step, worker.carry, worker.good
     layout = (*moved_operands(zero, job, worker), low, worker.high, mask_at_first(zero, worker))
-    if job.flags & J.TRANSPOSE:
+    if knows_ends(zero, job):
         ELIMINATE_MASKED_TURNED(zero, (*layout, *places, first, last))
     else:
         ELIMINATE_MASKED_CONTIGUOUS(zero, (*layout, *places, first, last))

@@ -6,12 +6,11 @@ from tridiag.kernels.access.bind import operand_of
 from tridiag.kernels.access.load_store import store_rows
 from tridiag.kernels.access.operands import bytes_of_row, lanes_of
 from tridiag.kernels.access.rows import ZERO
-from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import X_
 from tridiag.kernels.simd.compiled import compiled, inlined
 from tridiag.kernels.simd.interrupts import stopping, stopping_at
 from tridiag.kernels.simd.memory import set_word, variable, word
-from tridiag.kernels.thomas.bands import all_straight, height_of, moved_operands, views_of_block
+from tridiag.kernels.thomas.bands import all_straight, height_of, knows_ends, moved_operands, views_of_block
 from tridiag.kernels.thomas.bind import bind_next, mask_view
 from tridiag.kernels.thomas.deferred import mark, may_wait, put_off, verifiable
 from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_VERIFIED
@@ -121,7 +120,7 @@ def eliminate_straight(zero, job, worker, first, last):
     low, step = worker.low, ROWS_PLAIN * bytes_of_row(zero, ())
     places = worker.kept + (first - low + 1) * step, step, worker.carry, worker.good
     words = *moved_operands(zero, job, worker), low, worker.high, *places, first, last
-    if job.flags & J.TRANSPOSE:
+    if knows_ends(zero, job):
         ELIMINATE_TURNED(zero, words)
     else:
         ELIMINATE_CONTIGUOUS(zero, words)

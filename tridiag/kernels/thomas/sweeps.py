@@ -150,6 +150,8 @@ def eliminate_views(step: Any, code: Code, *words: Any) -> None:
 def eliminate_contiguous(outer: float, step: Any, code: Code, *words: Any, turned: bool = False) -> None:
     layout, span = parted(words)
     operands, moves, pads, rest = layout[:4], layout[4:8], layout[8:10], layout[10] if len(layout) > 10 else None
+    if turned and code.parts != 1:
+        return  # of complex numbers it is never called
     rows = Contiguous(code, operands, moves, pads, outer, turned)
     rows.down(span.first, span.last, span.elimination(code, step), rest)
 
