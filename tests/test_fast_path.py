@@ -26,6 +26,7 @@ SINGULAR = np.zeros(N)
 MASK = np.arange(N) % 5 != 2
 MATRICES = RNG.normal(size=(2, N, 3, 3)) / 4
 OWN = MATRICES + 4 * np.eye(3)
+COVARIANCES = OWN @ OWN.swapaxes(-1, -2)
 VECTORS = RNG.normal(size=(2, N, 3))
 SCORES = RNG.normal(size=(3, 6, 7))
 Y = RNG.normal(size=(4, N, 1))
@@ -153,9 +154,11 @@ WAYS: dict[str, Callable[[], Any]] = {
     "complex, a view": lambda: tridiag.linear_recurrence(np.resize(A, (5, 2 * N))[:, ::2] / 9, D * 1j),
     "last, no boolean": lambda: tridiag.linear_recurrence(0.5, D, return_final=1),
     # single steps of filters
-    "predict": lambda: kalman.predict(VECTORS[0, 0], OWN[0, 0], F=MATRICES[0, 0], Q=OWN[0, 1]),
-    "predict, models": lambda: kalman.predict(VECTORS, OWN, F=MATRICES, Q=OWN[0]),
-    "update": lambda: kalman.update(VECTORS[0, 0], OWN[0, 0], Y[0, 0], H=MATRICES[0, 0, :1], R=OWN[0, 0, :1, :1]),
+    "predict": lambda: kalman.predict(VECTORS[0, 0], COVARIANCES[0, 0], F=MATRICES[0, 0], Q=COVARIANCES[0, 1]),
+    "predict, models": lambda: kalman.predict(VECTORS, COVARIANCES, F=MATRICES, Q=COVARIANCES[0]),
+    "update": lambda: kalman.update(
+        VECTORS[0, 0], COVARIANCES[0, 0], Y[0, 0], H=MATRICES[0, 0, :1], R=COVARIANCES[0, 0, :1, :1]
+    ),
     # selective scans
     "scan": lambda: scan(),
     "scan, reverse": lambda: scan(reverse=True, init=np.ones(4)),
