@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tridiag.algorithms.kalman_columns import apply, diagonal, eliminated
-from tridiag.algorithms.kalman_filter import Estimate, transpose
+from tridiag.algorithms.kalman_filter import Estimate, at, transpose
 from tridiag.algorithms.kalman_loops import Observed
 
 
@@ -32,6 +32,17 @@ class Own(NamedTuple):
     Q: Any
     R: Any
     y: Any
+
+
+def own(ops: Any, model: Any, y: Any, kept: Any, t: Any) -> Own:
+    """Those of step t, or their changes; 0 where a value is missing."""
+    F, H, Q, R = at(ops, model, t)
+    y = ops.row(y, t, 0)
+    if kept is not None:
+        kept = ops.row(kept, t, 0)
+        both = kept[:, None] & kept[None]
+        H, R, y = (ops.where(mask, x, ops.zero(x)) for mask, x in ((kept[:, None], H), (both, R), (kept, y)))
+    return Own(F, H, Q, R, y)
 
 
 class Spread(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tridiag.algorithms import kalman_changes, kalman_columns, kalman_filter, kalman_loops
-from tridiag.algorithms.kalman_changes import Filtered, Own, Smoothed, Spread
+from tridiag.algorithms.kalman_changes import Filtered, Smoothed, Spread
 from tridiag.algorithms.kalman_filter import Estimate
 from tridiag.algorithms.kalman_loops import Roots
 from tridiag.problems.state_space import SMOOTHER, Model, StateSpace
@@ -52,23 +52,12 @@ def smoothed(ops: Any, model: Model, steps: list[kalman_loops.Step]) -> list[Smo
     return found
 
 
-def own(ops: Any, model: Model, y: Any, kept: Any, t: int) -> Own:
-    """The changes in a step of what is there."""
-    F, H, Q, R = kalman_filter.at(ops, model, t)
-    y = ops.row(y, t, 0)
-    if kept is not None:
-        kept = ops.row(kept, t, 0)
-        both = kept[:, None] & kept[None]
-        H, R, y = (ops.where(mask, x, ops.zero(x)) for mask, x in ((kept[:, None], H), (both, R), (kept, y)))
-    return Own(F, H, Q, R, y)
-
-
 def changes(ops: Any, form: StateSpace, model: Model, kept: Any, found: Found, y: Any, change: Model) -> Any:
     """Those of what a filter or a smoother returns, from those of y and of the model: states and log-likelihoods."""
     spreads: list[Spread] = []
     filtered, predicted, logarithm = [], [], ops.full(form.batch, 0, y)
     for t, step in enumerate(found.filtered):
-        now = own(ops, change, y, kept, t)
+        now = kalman_changes.own(ops, change, y, kept, t)
         if t:
             moved = now._replace(F=kalman_filter.at(ops, model, t)[0])
             state = kalman_changes.predicted(ops, moved, step, found.filtered[t - 1].updated, now, spreads[-1])
@@ -93,7 +82,7 @@ def backward(
     later = kalman_changes.nothing_later(ops.zero(last.mean), ops.zero(last.cov))
     for t in reversed(range(len(spreads))):
         if t < len(spreads) - 1:
-            now = own(ops, change, y, kept, t + 1)
+            now = kalman_changes.own(ops, change, y, kept, t + 1)
             behind = kalman_changes.before_observations(ops, found.filtered[t + 1], found.smoothed[t + 1], now, later)
             F = ops.row(model.F, t, 0)
             later = kalman_changes.carried_back(ops, F, found.smoothed[t], now, behind)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from tridiag.algorithms import kalman_changes, kalman_columns, kalman_filter, kalman_loops, kalman_scan
-from tridiag.algorithms.kalman_changes import Filtered, Own, Smoothed, Spread
+from tridiag.algorithms.kalman_changes import Filtered, Smoothed, Spread
 from tridiag.algorithms.kalman_filter import Estimate
 from tridiag.algorithms.kalman_loops import Roots
 from tridiag.libraries.jax import Operations as ops
@@ -61,7 +61,6 @@ def change_of_filtered(form: StateSpace, primals: Any, tangents: Any) -> tuple[A
     updated = entries(steps.updated)
     found = of_steps(form, model, updated, steps)
     changes = forward(form, model, kept, found, *tangents[:2])
-    alike = functools.partial(jax.tree.map, lambda x, like: jnp.broadcast_to(x, like.shape).astype(like.dtype))
     values = updated, steps.predicted, logarithm
     return values, alike((changes.updated, changes.predicted, changes.logarithm), values)
 
@@ -81,8 +80,12 @@ def change_of_smoothed(form: StateSpace, primals: Any, tangents: Any) -> tuple[A
     filtered = of_steps(form, model, entries(steps.updated), steps)
     changes = forward(form, model, kept, filtered, *tangents[:2])
     states = backward(form, model, kept, filtered, steps, found, more, changes.states, *tangents[:2])
-    alike = functools.partial(jax.tree.map, lambda x, like: jnp.broadcast_to(x, like.shape).astype(like.dtype))
     return (found, logarithm), alike((states, changes.logarithm), (found, logarithm))
+
+
+def alike(changes: Any, values: Any) -> Any:
+    """Changes in the shapes and dtypes of the values that change."""
+    return jax.tree.map(lambda x, like: jnp.broadcast_to(x, like.shape).astype(like.dtype), changes, values)
 
 
 def entries(state: Estimate) -> Estimate:
@@ -129,23 +132,12 @@ def of_steps(form: StateSpace, model: Model, updated: Estimate, steps: Steps) ->
     return Filtered(steps.predicted, updated, steps.seen, gains)
 
 
-def own(model: Model, y: Any, kept: Any, t: Any) -> Own:
-    """The changes in a step of what is there."""
-    F, H, Q, R = kalman_filter.at(ops, model, t)
-    y = ops.row(y, t, 0)
-    if kept is None:
-        return Own(F, H, Q, R, y)
-    kept = ops.row(kept, t, 0)
-    both = kept[:, None] & kept[None]
-    return Own(F, jnp.where(kept[:, None], H, 0), Q, jnp.where(both, R, 0), jnp.where(kept, y, 0))
-
-
 def forward(form: StateSpace, model: Model, kept: Any, found: Filtered, dy: Any, change: Model) -> Changes:
     """From those of y and of the model."""
 
     def down(state: Spread, row: Any) -> Any:
         t, step, before = row
-        now = own(change, dy, kept, t)
+        now = kalman_changes.own(ops, change, dy, kept, t)
         first = Spread(change.m0, ops.symmetric(change.P0), jnp.zeros_like(state.Theta))
         F = kalman_filter.at(ops, model, t)[0]
         moved = kalman_changes.predicted(ops, now._replace(F=F), step, before, now, state)
@@ -184,7 +176,7 @@ def backward(
 
     def up(later: kalman_changes.Later, row: Any) -> Any:
         t, (step, here), (mean, before, state) = row
-        now = own(change, dy, kept, t + 1)
+        now = kalman_changes.own(ops, change, dy, kept, t + 1)
         behind = kalman_changes.before_observations(ops, step, here, now, later)
         later = kalman_changes.carried_back(ops, ops.row(model.F, t, 0), before, now, behind)
         return later, kalman_changes.smoothed(ops, mean, before, state, later)

@@ -234,11 +234,12 @@ def step_of(needed: dict[str, Any], more: dict[str, Any]) -> Step:
     arrays = arguments.working()
     _, batch = align_step({name: tuple(x.shape) for name, x in arrays.items()})
     for name in ("cov", "Q", "R"):
-        if name in arrays and is_readable(arguments.library, arguments.device, arrays[name]):
+        few = name in arrays and is_few(arrays[name].shape)
+        if (few or name == "cov") and is_readable(arguments.library, arguments.device, arrays[name]):
             values = to_numpy(arrays[name])
             if name == "cov":
                 check_known(values)
-            if is_few(values.shape):
+            if few:
                 check_each(name, values)
     return Step(arguments.library, arguments.device, arguments.dtype, batch, arrays)
 
