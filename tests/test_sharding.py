@@ -12,7 +12,14 @@ from helpers import installed
 from processes import started
 
 LONGEST = 1500  # seconds, on two cores that others share
-SPLIT = "split_rows.py", "split_factors.py", "split_determinants.py", "split_recurrences.py", "split_kalman.py"
+SPLIT = (
+    "split_rows.py",
+    "split_factors.py",
+    "split_determinants.py",
+    "split_recurrences.py",
+    "split_kalman.py",
+    "split_meshes.py",
+)
 pytestmark = pytest.mark.timeout(LONGEST + 20)
 
 
@@ -71,6 +78,11 @@ def test_recurrences_on_eight_devices(request: pytest.FixtureRequest) -> None:
 @pytest.mark.parametrize("which", ["not slow", "slow"])
 def test_filters_on_eight_devices(request: pytest.FixtureRequest, which: str) -> None:
     run(request, which, 8, "split_kalman.py")
+
+
+@pytest.mark.slow
+def test_meshes_on_eight_devices(request: pytest.FixtureRequest) -> None:
+    run(request, "not slow", 8, "split_meshes.py")
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -23,6 +23,7 @@ from tridiag.backends import jax_scan
 from tridiag.derivatives.jax_batching import batched, lifted
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import left_to_compiler, vary_alike
+from tridiag.problems.forms import Cut
 from tridiag.problems.state_space import LIKELIHOOD, Model, StateSpace, own_shapes
 from tridiag.xla import split_kalman
 from tridiag.xla.exchange import anywhere
@@ -80,11 +81,23 @@ def calls_of(kernels: Any) -> Calls:
     return Calls(value, gradient, by_values=False)
 
 
+@functools.partial(jax.jit, static_argnums=(0, 1, 4))
+def by_operations(function: Callable[..., Any], verb: str, y: Any, model: Model, form: StateSpace) -> Any:
+    """What a backend that is written in operations of JAX finds, wherever the arrays lie."""
+
+    def found(y: Any, model: Model) -> tuple[Any, ...]:
+        results = function(verb, y, model, form)
+        return results if isinstance(results, tuple) else (results,)
+
+    results = left_to_compiler(found, (y, model), out=lambda: spread(verb, y, model, form))(y, model)
+    return results[0] if verb == LIKELIHOOD else tuple(results)
+
+
 @functools.partial(jax.jit, static_argnums=(0, 3))
 def filtered(verb: str, y: Any, model: Model, form: StateSpace) -> tuple[Any, ...]:
     """What a filter or a smoother returns, by `jax_scan`."""
     function = functools.partial(states_of, form, verb)
-    return tuple(left_to_compiler(function, (y, model), out=lambda: spread(verb, y, form))(y, model))
+    return tuple(left_to_compiler(function, (y, model), out=lambda: spread(verb, y, model, form))(y, model))
 
 
 def states_of(form: StateSpace, verb: str, y: Any, model: Model) -> tuple[Any, ...]:
@@ -94,15 +107,26 @@ def states_of(form: StateSpace, verb: str, y: Any, model: Model) -> tuple[Any, .
     return states(form, verb, None, *vary_alike((y, checked(y, model, form))))
 
 
-def spread(verb: str, y: Any, form: StateSpace) -> tuple[NamedSharding, ...]:
-    """How results lie on devices: as observations do, along the batch and along time."""
-    sharding, ranks = jax.typeof(y).sharding, len(form.batch)
-    batch = [
-        axis if own == n else None for axis, own, n in zip(sharding.spec[:ranks], y.shape, form.batch, strict=False)
-    ]
-    timed = PartitionSpec(*batch, sharding.spec[ranks])
+def spread(verb: str, y: Any, model: Model, form: StateSpace) -> tuple[NamedSharding, ...]:
+    """How results lie on devices: along the batch as the arrays that have it, along time as observations."""
+    kinds, ranks = [jax.typeof(x) for x in (y, *jax.tree.leaves(model))], len(form.batch)
+    mesh = next(kind.sharding.mesh for kind in kinds if kind.sharding.mesh.explicit_axes)
+    free = dict(mesh.shape)
+
+    def along(axis: int, n: int, kinds: Sequence[Any]) -> Any:
+        for kind in kinds:
+            names = kind.sharding.spec[axis] if kind.ndim > axis and kind.shape[axis] == n else None
+            cut = Cut.along(names, mesh.shape)
+            if names is not None and all(name in free for name in cut.names):
+                for name in cut.names:
+                    del free[name]  # an axis of a mesh spreads one axis of an array
+                return names
+        return None
+
+    batch = [along(axis, n, kinds) for axis, n in enumerate(form.batch)]
+    timed = PartitionSpec(*batch, along(ranks, form.n, kinds[:1]))
     specs = (timed if has_time else PartitionSpec(*batch) for has_time in split_kalman.RESULTS[verb])
-    return tuple(NamedSharding(sharding.mesh, spec) for spec in specs)
+    return tuple(NamedSharding(mesh, spec) for spec in specs)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))

@@ -33,7 +33,7 @@ from tridiag.calls.split import PARTS
 from tridiag.derivatives.jax_batching import batched, lifted
 from tridiag.derivatives.jax_trees import register
 from tridiag.libraries.jax import Operations as ops
-from tridiag.libraries.jax import left_to_compiler, vary_alike
+from tridiag.libraries.jax import left_to_compiler, vary_alike, whole_along
 from tridiag.libraries.jax_platforms import Name, on_platform
 from tridiag.problems.forms import Form
 
@@ -321,6 +321,7 @@ def make_factors(matrix: Matrix, form: Form, name: str) -> tuple[Any, Any]:
         function = left_to_compiler(lambda matrix: run(verb, form, name, matrix, None), matrix, form.axis)
         factors = function(matrix)
         return factors.kept, factors.status
+    matrix = jax.tree.map(lambda x: whole_along(x, form.axis), matrix)
     factors = module.factor(matrix, form)
     if form.pivoting is False:
         return factors, module.factor(matrix, form._replace(pivoting=True)).status

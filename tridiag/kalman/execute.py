@@ -20,6 +20,7 @@ from tridiag.problems.state_space import FILTER, LIKELIHOOD, PARAMETERS
 from tridiag.selection.choose import choose
 
 Array = Any
+BY_OPERATIONS = "jax_scan", "jax_associative"  # backends that are written in operations of JAX
 
 
 class Options(NamedTuple):
@@ -165,10 +166,12 @@ def computing(verb: str, call: Call, entry: Backend) -> Any:
         from tridiag.derivatives import torch_kalman
 
         return functools.partial(torch_kalman.kalman, entry)
-    if verb == LIKELIHOOD or call.library != "jax" or entry.name != "jax_scan":
+    if call.library != "jax" or entry.name not in BY_OPERATIONS:
         return function
     from tridiag.derivatives import jax_kalman
 
+    if verb == LIKELIHOOD or entry.name != "jax_scan":
+        return functools.partial(jax_kalman.by_operations, function)
     return jax_kalman.filtered
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax.experimental.custom_partitioning import custom_partitioning
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tridiag.kernels.runtime.sources import source_hash
 from tridiag.problems.forms import Cut
@@ -69,6 +69,8 @@ def divided(
 
     def partition(mesh: Any, arguments: Any, result: Any) -> Any:
         leaves, tree = jax.tree.flatten(result)
+        if mesh.empty:
+            mesh, arguments, leaves = on_every_device(arguments, leaves)
         run, *specs = plan(mesh, arguments, leaves)
         before, behind = ([NamedSharding(mesh, PartitionSpec(*spec)) for spec in some] for some in specs)
         unread = NamedSharding(mesh, PartitionSpec())
@@ -83,6 +85,18 @@ def divided(
     rule = f"{', '.join(map(' '.join, given))}, -> {', '.join(map(' '.join, found))}"
     call.def_partition(partition, sharding_rule=rule, need_replication_factors=whole)
     return call
+
+
+def on_every_device(arguments: Sequence[Any], results: Sequence[Any]) -> tuple[Mesh, list[Any], list[Any]]:
+    """A mesh of the devices of a program none of whose arrays has one, and its arrays, whole on each of them.
+
+    Such are programs of arrays of one device inside `jax.set_mesh`: they run on all devices of that mesh.
+    """
+    devices = sorted(results[0].sharding.device_set, key=lambda device: device.id)
+    mesh = Mesh(np.array(devices), ("devices",))
+    whole = NamedSharding(mesh, PartitionSpec())
+    found = ([jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=whole) for x in some] for some in (arguments, results))
+    return mesh, *found
 
 
 def tag(*what: Any) -> np.uint32:
