@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -134,8 +135,11 @@ def test_every_backend_takes_arrays_whose_type_names_a_mesh(verb: Verb, name: st
     assert_near(jax.jit(functools.partial(verb, name))(*arrays), wanted)
 
 
-SMOKE = pytest.param("parallel", kalman.log_likelihood, "F", marks=pytest.mark.smoke)
-PARALLEL = SMOKE, ("parallel", kalman.log_likelihood, "time"), ("parallel", kalman.filter, "y")
+PARALLEL = (
+    ("parallel", kalman.log_likelihood, "F"),
+    ("parallel", kalman.log_likelihood, "time"),
+    ("parallel", kalman.filter, "y"),
+)
 SEQUENTIAL = (
     ("sequential", verb, which)
     for verb in (kalman.log_likelihood, kalman.filter, kalman.smoother)
@@ -159,14 +163,25 @@ def test_filters_of_arrays_whose_type_names_a_mesh(method: str, verb: Verb, whic
     assert_near(jax.jit(function)(given.pop("y"), given), wanted)
 
 
-@pytest.mark.parametrize("method", ["sequential", "parallel"])
-def test_gradients_of_filters_whose_series_are_spread(method: str) -> None:
+@pytest.mark.parametrize("spec", [P("z"), P(None, "z")])
+@pytest.mark.parametrize("inside", [False, True])
+def test_gradients_of_filters_whose_types_name_a_mesh(inside: bool, spec: Any) -> None:
     y, model = series(own=False)
 
     def loss(y: Any, model: Any) -> Any:
-        return kalman.log_likelihood(y, **model, method=method).sum()
+        return kalman.log_likelihood(y, **model).sum()
 
     model = {name: jnp.asarray(x) for name, x in model.items()}
     wanted = jax.grad(loss, (0, 1))(jnp.asarray(y), model)
-    spread = jax.device_put(y, NamedSharding(mesh_of("Explicit"), P("z")))
-    assert_near(jax.jit(jax.grad(loss, (0, 1)))(spread, model), wanted)
+    spread = jax.device_put(y, NamedSharding(mesh_of("Explicit"), spec))
+    with jax.set_mesh(mesh_of("Explicit")) if inside else contextlib.nullcontext():
+        assert_near(jax.jit(jax.grad(loss, (0, 1)))(spread, model), wanted)
+
+
+@pytest.mark.parametrize("spec", [P("z"), P(None, "z")])
+def test_condition_numbers_where_types_name_a_mesh(spec: Any) -> None:
+    wanted = tridiag.factor(*map(jnp.asarray, operands()[:3])).rcond
+    bands = [jax.device_put(x, NamedSharding(mesh_of("Explicit"), spec)) for x in operands()[:3]]
+    with jax.set_mesh(mesh_of("Explicit")):
+        assert_near(tridiag.factor(*bands).rcond, wanted)
+        assert_near(jax.jit(lambda *bands: tridiag.factor(*bands).rcond)(*bands), wanted)

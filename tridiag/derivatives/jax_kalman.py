@@ -45,6 +45,11 @@ def log_likelihood(y: Any, model: Model, form: StateSpace, calls: Calls = COMPIL
     if form.diffuse:
         rest = functools.partial(compiled, calls)
         return kalman_diffuse_scan.from_diffuse(LIKELIHOOD, y, model, form, rest, jax_scan.poisoned)
+    function = functools.partial(likelihood_on_devices, form, calls)
+    return left_to_compiler(function, (y, model), out=lambda: spread(LIKELIHOOD, y, model, form)[0])(y, model)
+
+
+def likelihood_on_devices(form: StateSpace, calls: Calls, y: Any, model: Model) -> Any:
     return likelihood(form, calls, *vary_alike((y, checked(y, model, form))))
 
 
