@@ -11,7 +11,7 @@ from numpy import ndarray
 from tridiag import systems
 from tridiag.backends import BACKENDS, Backend
 from tridiag.calls import execute, fast_path, outputs, split
-from tridiag.calls.checks import check_axis
+from tridiag.calls.checks import check_axis, has_values
 from tridiag.calls.fast_path import FACTORED_SOLVES, FACTORINGS, BoundFactors, Eliminated, Kind, Made, Shapes
 from tridiag.calls.plan import UNASKED, Call, Plan, axis_alone, is_one, prepare, wants_check
 from tridiag.calls.recall import Recall
@@ -267,7 +267,7 @@ class Factorization:
         if where is not None:
             arguments["where"] = where
         destination = outputs.target(call, arguments, out, overwrite_d)
-        check = wants_check(call.plan, check)
+        checked = wants_check(call.plan, check)
         dtype = execute.matrix_dtype(call)
         kind = Kind(call.library, dtype, call.form.n, shapes, self._kind.from_front, axis_name)
         factors = self._factors if kind == self._kind else None
@@ -286,7 +286,10 @@ class Factorization:
             backend, factors = other, None
         elif self._free and (other := execute.quicker_alike(call.plan, backend.name)):
             backend = other
-        return execute.solve(call, backend, check, destination, factors)
+        x = execute.solve(call, backend, checked, destination, factors)
+        if check and library == "jax":
+            has_values(x, check)
+        return x
 
     @property
     def rcond(self) -> Array:
@@ -448,6 +451,10 @@ def factor(
     asked = UNASKED if traced else backend  # in a trace a plan has a choice for each platform, and factors one backend
     options = {"pivoting": pivoting, "periodic": periodic, "backend": asked}
     call = rows_or_whole("factor", arguments, where, options | {"axis": own_axis}, axis_name)
+    if library == "jax" and call.traced and not traced:  # by a trace in which NumPy arrays became JAX arrays
+        traced, asked = True, UNASKED
+        options["backend"] = asked
+        call = rows_or_whole("factor", arguments, where, options | {"axis": own_axis}, axis_name)
     entry = call.plan.backend or choose(call.problem, backend).backend
     one = is_one((a, b, c, where))
     placed = check_axis(axis) if one else call.form.axis - len(call.form.shape)

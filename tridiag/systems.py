@@ -8,7 +8,7 @@ from numpy import ndarray
 
 from tridiag.calls import execute, fast_path, outputs, split
 from tridiag.calls.blocks import prepare_blocks
-from tridiag.calls.checks import perturbs
+from tridiag.calls.checks import has_values, perturbs
 from tridiag.calls.fast_path import BLOCK_SOLVES, DETERMINANTS, PRODUCTS, SOLVES
 from tridiag.calls.plan import prepare, wants_check
 from tridiag.calls.torch_compile import compiling, graph
@@ -152,7 +152,10 @@ def solve(
     destination = outputs.target(call, arguments, out, overwrite_d)
     if perturb:
         return execute.solve_perturbed(call, destination)
-    return execute.solve(call, call.plan.backend, wants_check(call.plan, check), destination)
+    x = execute.solve(call, call.plan.backend, wants_check(call.plan, check), destination)
+    if check and call.library == "jax":
+        has_values(x, check)
+    return x
 
 
 @PRODUCTS.entered("x", "a", "b", "c", "x", "where", "out", "axis", "periodic", "transpose")

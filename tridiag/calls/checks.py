@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -44,6 +44,26 @@ def check_check(check: Any) -> None:
     """Whether singular systems raise; None: where values are at hand."""
     if check is not None:
         check_flag("check", check, "True, False or None")
+
+
+def refuse_check() -> NoReturn:
+    """Refuse to look for singular systems in a trace."""
+    raise ValueError(
+        "check=True reads values, which a trace does not have; use tridiag.factor(...).status inside the trace, "
+        "or check=None to get NaN in singular systems"
+    )
+
+
+def has_values(x: Any, check: Any) -> bool:
+    """Whether a JAX result can be read: in a trace that of arrays has no values either.
+
+    ``check``: whether it has to be, which is refused there.
+    """
+    if not module_of("jax").is_traced(x):
+        return True
+    if check:
+        refuse_check()
+    return False
 
 
 def perturbs(singular: Any, pivoting: Any, check: Any, axis_name: Any) -> bool:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tridiag.backends import Problem
-from tridiag.calls.checks import check_axis, check_check, check_flag, check_mask, check_promise
+from tridiag.calls.checks import check_axis, check_check, check_flag, check_mask, check_promise, refuse_check
 from tridiag.libraries.arrays import (
     SUPPORTED,
     Entry,
@@ -297,10 +297,7 @@ def wants_check(plan: Plan, check: bool | None) -> bool:
         return plan.readable
     check_check(check)
     if check and plan.traced:
-        raise ValueError(
-            "check=True reads values, which a trace does not have; use tridiag.factor(...).status inside the trace, "
-            "or check=None to get NaN in singular systems"
-        )
+        refuse_check()
     return bool(check)
 
 

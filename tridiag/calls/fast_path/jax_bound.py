@@ -8,9 +8,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import SingleDeviceSharding
 
+from tridiag.calls.checks import has_values
 from tridiag.calls.plan import Call, Plan, cached_plan
+from tridiag.calls.singular import raise_if_singular
 from tridiag.libraries.jax import default_platform, platform_of
 
 RECURRENCES = {"linear_recurrence": "a", "matrix_recurrence": "A", "log_linear_recurrence": "log_a", "logcumsumexp": ""}
@@ -83,6 +86,13 @@ def run(bound: Bound | None, *given: Any) -> Any:
         return bound.run(*given)
     except OverflowError:  # an integer that JAX takes no argument of a program for
         return None
+
+
+def look(bound: Bound, x: Any, check: Any, *given: Any) -> None:
+    """Raise where a solution is of a singular system; ``check``, as it was given, tells whether it has to be known."""
+    if has_values(x, check) and not np.isfinite(np.asarray(x)).all():
+        call = bound.prepared(*given)
+        raise_if_singular(x, None, call.matrix, call.form)
 
 
 def plan_of_systems(verb: str, facts: tuple[Any, ...], promotion: Settings, *options: Any) -> Plan | None:

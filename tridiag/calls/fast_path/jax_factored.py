@@ -6,8 +6,6 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from tridiag.calls import execute
 from tridiag.calls.fast_path.factored import Eliminated, Kind
 from tridiag.calls.fast_path.facts import one_each
@@ -17,13 +15,13 @@ from tridiag.calls.fast_path.jax_bound import (
     attributes_of,
     facts_of,
     jitted,
+    look,
     on_cpu,
     plan_of_systems,
     run,
     settings,
 )
 from tridiag.calls.plan import UNASKED, Call, axis_alone, wants_check
-from tridiag.calls.singular import raise_if_singular
 from tridiag.derivatives.jax_systems import differentiable, make_factors
 from tridiag.selection.choose import choose
 
@@ -81,9 +79,8 @@ def solve_factored(given: tuple[Any, ...], d: Any, transpose: Any, out: Any, che
     except TypeError:
         return None
     x = run(bound, a, b, c, d, *kept, where)
-    if x is not None and bound is not None and bound.check and not np.isfinite(np.asarray(x)).all():
-        call = bound.prepared(a, b, c, d, where)
-        raise_if_singular(x, None, call.matrix, call.form)
+    if x is not None and bound is not None and bound.check:
+        look(bound, x, check, a, b, c, d, where)
     return x
 
 

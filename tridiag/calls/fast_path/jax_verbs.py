@@ -10,8 +10,6 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-
 from tridiag.calls import execute
 from tridiag.calls.blocks import cached_block_plan
 from tridiag.calls.fast_path.jax_bound import (
@@ -21,6 +19,7 @@ from tridiag.calls.fast_path.jax_bound import (
     entry_of,
     facts_of,
     jitted,
+    look,
     may_be_bound,
     plan_of_systems,
     run,
@@ -29,7 +28,6 @@ from tridiag.calls.fast_path.jax_bound import (
 from tridiag.calls.fast_path.jax_factored import bound_factored, bound_factors, factors, known, solve_factored
 from tridiag.calls.plan import UNASKED, Call, wants_check
 from tridiag.calls.sequences import cached_recurrence_plan, indexed
-from tridiag.calls.singular import raise_if_singular
 from tridiag.derivatives.jax_recurrences import differentiable_recurrence
 from tridiag.derivatives.jax_systems import differentiable
 from tridiag.libraries.arrays import is_real
@@ -52,9 +50,8 @@ def solve(a: Any, b: Any, c: Any, d: Any, where: Any, out: Any, axis: Any, *opti
     except TypeError:  # refused, or an option that has no hash and is refused next
         return None
     x = run(bound, a, b, c, d, where)
-    if x is not None and bound is not None and bound.check and not np.isfinite(np.asarray(x)).all():
-        call = bound.prepared(a, b, c, d, where)
-        raise_if_singular(x, None, call.matrix, call.form)
+    if x is not None and bound is not None and bound.check:
+        look(bound, x, options[-2], a, b, c, d, where)
     return x
 
 
