@@ -148,6 +148,17 @@ def test_integers_that_torch_does_not_promote(dtype: str) -> None:
     assert tridiag.linear_recurrence(1, x.to(torch.int64)).tolist() == [1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+def test_floats_that_torch_does_not_promote(dtype: str) -> None:
+    """PyTorch's own error names no argument."""
+    torch = pytest.importorskip("torch")
+    x = torch.ones(6).to(getattr(torch, dtype))
+    told = f"has dtype {dtype}; wanted a numeric dtype that computes in one of float32"
+    refused(TypeError, f"d {told}", 1.0, torch.ones(6), 1.0, x)
+    with pytest.raises(TypeError, match=f"x {told}"):
+        tridiag.logcumsumexp(x)
+
+
 @pytest.mark.parametrize("dtype", ["int64", "float64", "uint8"])
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_mask_that_is_not_boolean(verb: str, dtype: str) -> None:

@@ -350,6 +350,8 @@ BAD = {
     "nothing observed": ({"y": np.zeros((6, 0))}, ValueError, r"y has shape \(6, 0\); wanted at least one value"),
     "no states": ({"F": np.zeros((0, 0))}, ValueError, "F has shape .*; wanted at least one state"),
     "H of other states": ({"H": np.zeros((1, 3))}, ValueError, r"H has shape \(1, 3\); with 1 values .* and 2 states"),
+    "F of a number": ({"F": 1.0}, ValueError, r"F has shape \(\); wanted a square .*: np\.array\(\[\[F\]\]\)\?"),
+    "m0 of a number": ({"m0": 0.0}, ValueError, r"m0 has shape \(\); with 2 states .* \(2,\): np\.full\(2, m0\)\?"),
     "R of other values": ({"R": np.eye(2)}, ValueError, r"R has shape \(2, 2\); with 1 values"),
     "m0 of other states": ({"m0": np.zeros(3)}, ValueError, r"m0 has shape \(3,\)"),
     "a step less": (

@@ -189,6 +189,8 @@ def test_sums_keep_what_changes_with_time() -> None:
 def test_bad_structures() -> None:
     with pytest.raises(ValueError, match=r"period is 1; wanted a number of steps, 2 or more"):
         models.seasonal(1, 0.5)
+    with pytest.raises(ValueError, match=r"period is 12\.0; wanted a number of steps, 2 or more, as an integer"):
+        models.seasonal(12.0, 0.5)
     with pytest.raises(ValueError, match=r"period is nan; wanted a number of steps, 2 or more"):
         models.trigonometric_seasonal(float("nan"), 0.5)
     with pytest.raises(ValueError, match=r"harmonics is 7; a period of 12 has 6: wanted no more"):

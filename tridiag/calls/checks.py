@@ -115,7 +115,8 @@ def check_count(name: str, count: Any, least: int, wanted: str) -> int:
     refuse_traced(name, count)
     found = whole_number(count)
     if found is None or found < least:
-        raise ValueError(f"{name} is {shown(count)}; wanted {wanted}, {least} or more")
+        kind = ", as an integer" if found is None else ""
+        raise ValueError(f"{name} is {shown(count)}; wanted {wanted}, {least} or more{kind}")
     return found
 
 

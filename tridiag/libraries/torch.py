@@ -251,6 +251,7 @@ def connected(y: Any, arguments: Any) -> Any:
 
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 # which old versions have not
+FLOATS = torch.float16, torch.bfloat16, torch.float32, torch.float64  # others promote with none
 UNSIGNED = tuple(getattr(torch, name) for name in ("uint16", "uint32", "uint64") if hasattr(torch, name))
 NUMBERS = {int: torch.float64, float: torch.float64, complex: torch.complex128}  # wide enough for Python's
 
@@ -352,7 +353,7 @@ def check_dtype(name: str, entry: Entry) -> None:
             f"{name} has dtype {dtype_name(dtype)}, which PyTorch promotes with no other; convert it first, "
             f"to int64 or what is computed in: {name}.to(torch.int64)"
         )
-    if isinstance(dtype, torch.dtype) and not (dtype.is_floating_point or dtype.is_complex or dtype in INTEGERS):
+    if isinstance(dtype, torch.dtype) and not (dtype in FLOATS or dtype.is_complex or dtype in INTEGERS):
         refuse_dtype(name, dtype_name(dtype))
 
 

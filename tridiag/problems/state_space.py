@@ -131,7 +131,8 @@ def align_step(shapes: Mapping[str, Shape]) -> tuple[dict[str, Shape], Shape]:
 def states_of(shapes: Mapping[str, Shape]) -> int:
     """The number of states, which F tells."""
     if len(shapes["F"]) < 2 or shapes["F"][-1] != shapes["F"][-2]:
-        raise ValueError(f"F has shape {shapes['F']}; wanted a square matrix, (k, k) or (..., time, k, k)")
+        hint = ": np.array([[F]])?" if not shapes["F"] else ""
+        raise ValueError(f"F has shape {shapes['F']}; wanted a square matrix, (k, k) or (..., time, k, k){hint}")
     if shapes["F"][-1] == 0:
         raise ValueError(f"F has shape {shapes['F']}; wanted at least one state")
     return shapes["F"][-1]
@@ -177,7 +178,8 @@ def meant(name: str, shape: Shape, wanted: Shape) -> str:
     """What is probably to be passed in place of a vector or matrix of another shape, as a question; or nothing."""
     first, last = wanted[0], wanted[-1]
     if len(wanted) == 1:
-        found = f"{name}[..., 0]" if shape[-2:] == (last, 1) else ""
+        column = f"{name}[..., 0]" if shape[-2:] == (last, 1) else ""
+        found = column if shape else f"np.full({last}, {name})"
     elif first == last:
         found = {(): f"np.eye({last}) times it", wanted[1:]: f"np.diag({name})"}.get(shape, "")
     elif shape[-2:] == wanted[::-1]:
