@@ -446,6 +446,45 @@ def test_columns_beside_bands_are_no_constant_rows(verb: str, shape: tuple[int, 
         assert function(a, b, c, np.broadcast_to(d, (*shape[:-1], 5))).shape == (*shape[:-1], 5)
 
 
+@pytest.mark.parametrize("verb", ["solve", "matmul", "factor"])
+@pytest.mark.parametrize(("matrices", "columns"), [((5, 5), 1), ((1, 5), 1), ((4, 5), 1), ((4, 5), 3), ((2, 4, 5), 1)])
+def test_columns_beside_a_matrix_for_each_batch_of_them(verb: str, matrices: tuple[int, ...], columns: int) -> None:
+    """Of JAX and TensorFlow, (..., n, k): with as many systems as rows, and k = 1, they would be constant rows."""
+    generator = np.random.default_rng(0)
+    shape = (*matrices, columns) if matrices[0] > 1 else (3, 5, columns)
+    a, b, c, d = 1.0, 4 + generator.random(matrices), np.ones(5), generator.random(shape)
+
+    def call(b: Any, d: Any, axis: int = -1) -> Any:
+        if verb == "factor":
+            return tridiag.factor(a, b, c, axis=axis).solve(d)
+        return getattr(tridiag, verb)(a, b, c, d, axis=axis)
+
+    with pytest.raises(ValueError, match=r"axis=-2 with b\[\.\.\., None\] if the columns of .*tridiag\.conventions"):
+        call(b, d)
+    for k in range(columns):
+        np.testing.assert_allclose(call(b[..., None], d, axis=-2)[..., k], call(b, d[..., k]), rtol=1e-14)
+    if columns == 1 and matrices[-2] in (1, 5):
+        assert call(b, np.broadcast_to(d, (*shape[:-1], 5))).shape == (*shape[:-1], 5)
+
+
+@pytest.mark.parametrize("verb", ["linear_recurrence", "log_linear_recurrence"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_coefficients_that_all_channels_share_lack_their_axis(verb: str, channels: int) -> None:
+    a, x = np.full((5, 5), -0.5), np.ones((5, 5, channels))
+    name = "a" if verb == "linear_recurrence" else "log_a"
+    with pytest.raises(ValueError, match=rf"axis=-2 with {name}\[\.\.\., None\] if the steps of x lie there"):
+        getattr(tridiag, verb)(a, x)
+    assert getattr(tridiag, verb)(a[..., None], x, axis=-2).shape == x.shape
+
+
+def test_constant_rows_beside_matrices_that_are_no_columns() -> None:
+    """Arrays of one rank say themselves which axis is which; and (3, 5, 1) fits (5, 5) in no other way."""
+    b = np.full((5, 5), 4.0)
+    assert tridiag.solve(1.0, b, 1.0, np.ones((5, 1))).shape == (5, 5)
+    assert tridiag.solve(1.0, b, 1.0, np.ones((3, 5, 1))).shape == (3, 5, 5)
+    assert tridiag.solve(1.0, b[:, None], 1.0, np.ones((5, 5, 1))).shape == (5, 5, 5)
+
+
 @pytest.mark.parametrize("verb", ["linear_recurrence", "log_linear_recurrence"])
 def test_one_step_beside_a_coefficient_a_channel_is_no_constant_row(verb: str) -> None:
     """A step of a stream, (batch, 1, channels): a of (channels,) lies along the steps, and there would be as many."""

@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from tridiag.problems.misplaced import as_an_order, as_columns, check_columns, elsewhere
+
 Shape = tuple[int, ...]
 LARGEST = 16  # rows of blocks, and of the matrices of a recurrence that is compiled
 
@@ -187,9 +189,6 @@ def lift(shape: Shape, rank: int, axis: int) -> Shape:
     return (1,) * (rank - len(shape)) + shape
 
 
-MOST_MEANT = 8  # coefficients of a higher order that somebody may have passed as one array
-
-
 def broadcast(shapes: Mapping[str, Shape], given: Mapping[str, Shape], more: Callable[[], str] = str) -> Shape:
     """The broadcast of equally long shapes; the error names the argument that does not fit, and then tells ``more``."""
     if math.prod(map(len, shapes.values())) == 0:
@@ -200,58 +199,13 @@ def broadcast(shapes: Mapping[str, Shape], given: Mapping[str, Shape], more: Cal
         result.append(wanted[0])
         for name, length in zip(shapes, lengths, strict=True):
             if length not in (1, wanted[0]):
+                hints = f"{elsewhere(shapes, given)}{as_columns(given)}{more()}"
                 listed = ", ".join(f"{key} {value}" for key, value in given.items())
                 raise ValueError(
                     f"the shapes do not broadcast: {listed}; {name} has length {length} where another argument has "
-                    f"{wanted[0]}; every axis must have the full length or 1{elsewhere(shapes, given)}{more()}"
+                    f"{wanted[0]}; every axis must have the full length or 1{hints}"
                 )
     return tuple(result)
-
-
-def elsewhere(shapes: Mapping[str, Shape], given: Mapping[str, Shape]) -> str:
-    """What to do where the length of a 1-D argument is that of another axis than the one along which it lies."""
-    for name, shape in given.items():
-        if len(shape) != 1 or shape[0] == 1:
-            continue
-        at = shapes[name].index(shape[0])
-        for other, lengths in shapes.items():
-            found = [k for k, length in enumerate(lengths) if length == shape[0] and k != at]
-            if found and lengths[at] != shape[0] and len(given[other]) > 1:
-                whole = ["None"] * len(lengths)
-                whole[found[0]] = ":"
-                return (
-                    f". 1-D arguments lie along the axis of the rows, here {at}, and {other} has length {shape[0]} "
-                    f"along axis {found[0]}: axis={found[0]} if the rows are there, else {name}[{', '.join(whole)}]"
-                )
-    return ""
-
-
-def check_columns(lifted: Mapping[str, Shape], given: Mapping[str, Shape], axis: int) -> None:
-    """Refuse columns beside 1-D coefficients, as LAPACK has right sides: they would be taken for constant rows."""
-    right = "x" if "x" in given else "d"
-    names = [name for name in given if name not in (right, "where")]
-    bands = [name for name in names if len(given[name]) == 1]
-    n = max((given[name][0] for name in bands), default=1)
-    if (
-        n == 1
-        or len(given.get(right, ())) < 2
-        or lifted[right][axis] != 1
-        or any(len(given[name]) > 1 for name in names)
-    ):
-        return
-    for k, length in enumerate(lifted[right]):
-        if length == n and k != axis:
-            have = f"{', '.join(bands)} {'has' if len(bands) == 1 else 'have'} {n} rows"
-            place = ", ".join(":" if i == k else "None" for i in range(len(lifted[right])))
-            meant = (
-                f"axis={k} if its columns are right sides, as in LAPACK, SciPy and JAX (tridiag.conventions)"
-                if {"a", "b", "c"} <= set(names)
-                else f"axis={k} if the steps are there, {bands[0]}[{place}] if it is one number for each of these"
-            )
-            raise ValueError(
-                f"{right} has shape {given[right]}, length 1 along axis {axis}, where {have}, and length {n} along "
-                f"axis {k}: {meant}; if it is constant along axis {axis}, numpy.broadcast_to says so"
-            )
 
 
 def align(given: Mapping[str, Shape], axis: int) -> tuple[dict[str, Shape], int]:
@@ -283,13 +237,6 @@ def align_recurrence(
     check_columns(lifted, rows, axis)
     batch = full[:axis] + full[axis + 1 :]
     return lifted, {name: lift_state(name, shape, batch, axis) for name, shape in states.items()}, axis
-
-
-def as_an_order(shape: Shape) -> str:
-    """How coefficients of a higher order are passed, where one array that does not fit could be meant for them."""
-    if len(shape) != 1 or not 1 < shape[0] <= MOST_MEANT:
-        return ""
-    return f"; coefficients of order {shape[0]} are a tuple: ({', '.join(f'a[{k}]' for k in range(shape[0]))})"
 
 
 def align_matrices(given: Mapping[str, Shape]) -> tuple[dict[str, Shape], Shape]:
