@@ -367,6 +367,7 @@ BAD = {
     "asymmetric": ({"Q": np.array([[1.0, 0.5], [0.2, 1.0]])}, ValueError,
                    r"Q is not symmetric: Q\[0, 1\] is 0.5 and Q\[1, 0\] is 0.2"),
     "negative": ({"R": np.array([[-1.0]])}, ValueError, r"R\[0, 0\] is -1; a variance is not negative"),
+    "negative beyond bounds": ({"P0": np.diag([1.0, -np.inf])}, ValueError, r"P0\[1, 1\] is -inf; a variance is not"),
     "indefinite": ({"Q": np.array([[1.0, 2.0], [2.0, 1.0]])}, ValueError,
                    "Q is not positive semidefinite: its eigenvalues go from -1 to 3; those of a covariance are not"),
     "indefinite at some time": (

@@ -190,6 +190,7 @@ def test_special_covariances(verb: str, which: str, case: str) -> None:
 INVALID = {
     "not symmetric": (np.array([[1.0, 0.5], [0.2, 1.0]]), r"\[1, 0, 1\] is 0.5 and .*\[1, 1, 0\] is 0.2"),
     "a negative variance": (np.diag([-1.0, 1.0]), r"\[1, 0, 0\] is -1; a variance is not negative"),
+    "a variance of -inf": (np.diag([-np.inf, 1.0]), r"\[1, 0, 0\] is -inf; a variance is not negative"),
     "indefinite": (np.array([[1.0, 2.0], [2.0, 1.0]]), r"\[1\] is not positive semidefinite"),
 }
 

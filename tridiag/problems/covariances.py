@@ -43,7 +43,8 @@ def check_each(name: str, values: Any) -> None:
         apart = abs(values - np.swapaxes(values, -1, -2))
         uneven = np.argwhere(apart > tolerance(values.dtype) * abs(values).max((-2, -1), keepdims=True, initial=0))
         least = -rounding(values.dtype) * abs(values).max((-2, -1), initial=0)[..., None]
-        negative = np.argwhere(np.diagonal(values, axis1=-2, axis2=-1) < least)
+        variances = np.diagonal(values, axis1=-2, axis2=-1)
+        negative = np.argwhere((variances < least) | np.isneginf(variances))
     if len(uneven):
         *batch, i, j = map(int, uneven[0])
         one, other = (*batch, i, j), (*batch, j, i)
