@@ -324,6 +324,25 @@ def test_tensors_without_memory(name: str) -> None:
             VERBS[verb](d)
 
 
+@pytest.mark.filterwarnings("ignore")  # of prototypes
+@pytest.mark.parametrize("name", ["sparse", "meta"])
+@pytest.mark.parametrize("verb", ["solve", "factor", "matmul", "linear_recurrence", "logcumsumexp"])
+def test_results_are_written_to_no_tensor_without_memory(verb: str, name: str) -> None:
+    """A product would be written to nothing, without a word."""
+    torch = pytest.importorskip("torch")
+    out, d = tensor(name), torch.ones(6, dtype=torch.float64)
+    calls: dict[str, Callable[[], Any]] = {
+        "solve": lambda: tridiag.solve(1.0, 4.0, 1.0, d, out=out),
+        "factor": lambda: tridiag.factor(1.0, 4 * d, 1.0).solve(d, out=out),
+        "matmul": lambda: tridiag.matmul(1.0, 4.0, 1.0, d, out=out),
+        "linear_recurrence": lambda: tridiag.linear_recurrence(0.5, d, out=out),
+        "logcumsumexp": lambda: tridiag.logcumsumexp(d, out=out),
+    }
+    for _ in range(2):
+        with pytest.raises(TypeError, match=r"out is a tensor o(f the layout sparse|n the device meta)"):
+            calls[verb]()
+
+
 def test_a_product_of_tensors_some_of_which_have_no_memory() -> None:
     """They have all of them where PyTorch traces: there matmul is traced through."""
     pytest.importorskip("torch")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tridiag.calls.plan import Call
-from tridiag.libraries.arrays import agreed, library_of, owner
+from tridiag.libraries.arrays import agreed, library_of, module_of, owner
 
 ADDRESSED = "cpu", "cuda"  # devices of PyTorch that share one space of addresses
 WORK: Any = 10_000  # how long an exact test for overlap may take; beyond it, touching bounds count as overlap
@@ -42,6 +42,8 @@ def check_fit(call: Call, arguments: dict[str, Any], out: Any) -> None:
         agreed({name: type(x) for name, x in {"out": out, **arguments}.items()})
     if not array and not on_device(out) and not hasattr(out, "data_ptr"):
         raise TypeError(f"out is a {kind.__name__}; wanted an array to write to")
+    if library_of(out) == "torch":
+        module_of("torch").check_dense("out", out)
     if on_device(out) and out.device != call.d.device:
         raise TypeError(f"out is on cuda:{out.device.id}; the result is on cuda:{call.d.device.id}")
     if out.shape != call.plan.form.shape:

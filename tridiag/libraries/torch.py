@@ -267,11 +267,8 @@ def taking(names: Sequence[str], kinds: Sequence[type]) -> Callable[..., Taken]:
 def take(names: Sequence[str], given: list[Any], where: Any) -> Taken:
     """Tensors and Python scalars. Integers become the default dtype, which is a setting."""
     for name, x in zip((*names, "where"), (*given, where), strict=True):
-        if isinstance(x, torch.Tensor) and (x.layout is not torch.strided or x.is_nested):
-            layout = "nested" if x.is_nested else str(x.layout).removeprefix("torch.")
-            raise TypeError(f"{name} is a tensor of the layout {layout}; pass a dense one, as {name}.to_dense() is")
-        if isinstance(x, torch.Tensor) and x.is_meta and not torch.compiler.is_compiling():
-            refuse_meta(name)
+        if isinstance(x, torch.Tensor):
+            check_dense(name, x)
     given = [x.item() if isinstance(x, np.generic) else x for x in given]
     place = next((x.device for x in given if isinstance(x, torch.Tensor)), None)
     where = None if where is None else masked(where, place)
@@ -279,6 +276,15 @@ def take(names: Sequence[str], given: list[Any], where: Any) -> Taken:
     if place is not None and place.type != "cpu":  # which writes a number itself, so that nothing waits for it
         given = [torch.full((), x, dtype=NUMBERS[type(x)], device=place) if type(x) in NUMBERS else x for x in given]
     return given, where, entries, torch.get_default_dtype()
+
+
+def check_dense(name: str, x: torch.Tensor) -> None:
+    """Refuse a tensor that has no memory with strides: sparse, nested, on the device meta."""
+    if x.layout is not torch.strided or x.is_nested:
+        layout = "nested" if x.is_nested else str(x.layout).removeprefix("torch.")
+        raise TypeError(f"{name} is a tensor of the layout {layout}; pass a dense one, as {name}.to_dense() is")
+    if x.is_meta and not torch.compiler.is_compiling():
+        refuse_meta(name)
 
 
 def refuse_meta(name: str) -> None:
