@@ -1,6 +1,7 @@
 """The benchmarks on small systems: that they run, tell what they should, and give a wrong answer no figure."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,37 @@ def cpu() -> ModuleType:
     import cpu
 
     return cpu
+
+
+FIRST_LINES = (  # of the table of speeds in README.md: lines of `cpu.py`, figures of these
+    ("rows-float64", "pivoting=False / stream"),
+    ("jit-fresh", "jit: lax.linalg.tridiagonal_solve / jit: solve"),
+    ("jit-fresh", "jit: lax.scan Thomas / jit: solve"),
+    ("gradient", "jit: value_and_grad / jit: a sum and four arrays"),
+    ("uniform-rows-float64", "solve / pivoting=False"),
+    ("uniform-jit", "jit: lax.linalg.tridiagonal_solve / jit: solve"),
+    ("long-decaying", "solve / stream"),
+    ("long-decaying", "gtsv / solve"),
+)
+
+
+@pytest.mark.parametrize("core", ["znver4", "znver5"])
+def test_the_readme_has_the_figures_of_the_record(core: str) -> None:
+    """And the page of one suite, which says why its own differ: no record is measured again without them."""
+    record = json.loads((FOLDER / "results" / "cpu" / f"amd_epyc_{core}.json").read_text())
+    medians = {(row["name"], each["figure"]): each["median"] for row in record["lines"] for each in row["figures"]}
+    text = (FOLDER.parent / "README.md").read_text()
+    if core == "znver4":
+        table = text[text.index("| `solve`, (100 000, 100) |") : text.index("| `linear_recurrence`")]
+        cells = [re.sub("`[^`]*`", "", cell) for row in table.splitlines() for cell in row.split("|")[2:]]
+        written = re.findall(r"[\d.]+", " ".join(cells))
+    else:
+        written = re.findall(r"[\d.]*\d", text[text.index("the first line is") :].partition("(")[0])
+    assert len(written) == len(FIRST_LINES)
+    for said, line in zip(written, FIRST_LINES, strict=True):
+        assert float(said) == pytest.approx(medians[line], rel=0.05), line
+    page = (FOLDER.parent / "docs" / "benchmarks" / "tdma.rst").read_text()
+    assert f"{medians[FIRST_LINES[0]]:.2f}" in page
 
 
 def test_every_bar_names_contestants(cpu: ModuleType) -> None:
