@@ -389,6 +389,16 @@ def test_every_suite_has_a_page(suite: str) -> None:
     assert f"--suite {suite} " in written and "A rehearsal" not in written
 
 
+@pytest.mark.parametrize("command", ["info", "explain", "tune", "compile", "bench"])
+def test_help_keeps_to_the_width_of_the_terminal(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        commands.main([command, "--help"])
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 79
+
+
 def test_info_keeps_to_the_width_of_the_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

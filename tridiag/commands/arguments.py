@@ -58,7 +58,8 @@ def add_problem(parser: argparse.ArgumentParser, timed: bool = False) -> None:
         "--shape", type=shape, help="of the right side, x, y or the scores (default 1000,100; 1000,100,1 of kalman)"
     )
     parser.add_argument("--axis", type=int, default=-1, help="along which the systems lie (default -1)")
-    parser.add_argument("--dtype", choices=SUPPORTED, default="float64")
+    kinds = f"{', '.join(SUPPORTED)} (default float64)"
+    parser.add_argument("--dtype", choices=SUPPORTED, default="float64", metavar="DTYPE", help=kinds)
     parser.add_argument("--library", choices=(*LIBRARIES, *(["all"] if timed else [])), default="numpy")
     parser.add_argument("--pivoting", type=promise, default="auto", help="auto (the default), True or False")
     parser.add_argument("--periodic", action="store_true", help="systems whose last row is coupled with the first")

@@ -35,7 +35,8 @@ def states(text: str) -> tuple[int, int]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("verb", nargs="*", metavar="VERB", help=f"{', '.join(ahead.VERBS)} (default: solve)")
     parser.add_argument("--all", action="store_true", help="every verb: some minutes for each dtype")
-    parser.add_argument("--dtype", action="append", choices=ahead.DTYPES, help="may be repeated (default float64)")
+    kinds = f"{', '.join(ahead.DTYPES)}; may be repeated (default float64)"
+    parser.add_argument("--dtype", action="append", choices=ahead.DTYPES, metavar="DTYPE", help=kinds)
     parser.add_argument("--gradient", action="store_true", help="backward passes as well")
     parser.add_argument(
         "--size", action="append", type=positive, metavar="N", help="orders, vectors, blocks (default 1, 2, 3)"
