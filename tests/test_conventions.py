@@ -461,3 +461,12 @@ def test_arrays_of_two_libraries() -> None:
     sparse = pytest.importorskip("scipy.sparse")
     with pytest.raises(TypeError, match="ab is a sparse matrix"):
         from_them.from_scipy_banded(sparse.eye_array(3))
+
+
+@pytest.mark.parametrize("name", ["dl", "d", "du"])
+@pytest.mark.parametrize("convert", [from_them.from_jax, from_them.from_lapack])
+def test_none_is_named(convert: Any, name: str) -> None:
+    """The right sides alone may be left out."""
+    given = {"dl": np.ones(3), "d": np.ones(3), "du": np.ones(3)} | {name: None}
+    with pytest.raises(TypeError, match=f"{name} is None; wanted numbers"):
+        convert(**given)

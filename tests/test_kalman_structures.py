@@ -363,3 +363,15 @@ import jax
 assert len(jax.tree.leaves(models.local_level(1.0, noise=2.0))) == 6
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: models.regression([[1.0, 2.0], [1.0]]), r"x is a list .* differ in shape: x\[0\] has \(2,\)"),
+        (lambda: models.autoregression([0.5, None], 1.0), r"ar\[1\] is None; wanted a number"),
+    ],
+)
+def test_lists_that_are_no_arrays_are_named(make: Callable[[], Any], told: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=told):
+        make()

@@ -7,13 +7,14 @@ from typing import Any
 from tridiag.calls.checks import check_flag
 from tridiag.calls.plan import NO_MASK
 from tridiag.calls.torch_compile import compiling
-from tridiag.libraries.arrays import taking
+from tridiag.libraries.arrays import check_given, taking
 
 
 def arrays(**given: Any) -> list[Any]:
-    """The arguments as arrays of their one library; None as it is."""
+    """The arguments as arrays of their one library; None as it is, for the last of them, the right sides, alone."""
     if compiling(*given.values()):
         return [*given.values()]
+    check_given([*given][:-1], [*map(type, given.values())])
     present = {name: x for name, x in given.items() if x is not None}
     _, take = taking(tuple(present), *map(type, present.values()), NO_MASK)
     taken = dict(zip(present, take([*present.values()], None)[0], strict=True))

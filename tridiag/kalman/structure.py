@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, ParamSpec
 import numpy as np
 
 from tridiag.calls.state_space import is_readable, taken, to_numpy
-from tridiag.libraries.arrays import library_of, module_of, place_of
+from tridiag.libraries.arrays import check_sequence, library_of, module_of, place_of
 from tridiag.problems.state_space import PARAMETERS
 
 Array = Any
@@ -189,6 +189,7 @@ def numbers(*arrays: str, **given: Any) -> Numbers:
     like = next((x for x in given.values() if library_of(x) in ("torch", "cupy")), None)
     for name, x in given.items():
         if isinstance(x, list | tuple):
+            check_sequence(name, x, "numpy", *([str(library_of(like))] if like is not None else []))
             x = given[name] = np.asarray(x, float) if like is None else listed(x, like)
         if name not in arrays and (shape := tuple(getattr(x, "shape", ()))):
             raise ValueError(
