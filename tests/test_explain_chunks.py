@@ -9,6 +9,7 @@ import pytest
 
 import tridiag
 
+dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 pytest.importorskip("numba")
 MATRIX = -1.0, 4.0, -1.0
@@ -48,6 +49,13 @@ def test_cut_systems(chunks: tuple[int, int], told: str) -> None:
     found = tridiag.explain("solve", *MATRIX, cut(chunks), periodic=True, where=np.ones(4000, bool))
     assert told in repr(found)
     assert found.problem.shape == (chunks if chunks == LONG else (3, 4000))
+
+
+def test_chunks_that_are_solved_twice() -> None:
+    """Where what is solved may not be held, and can be made again."""
+    with dask.config.set({"tridiag.hold": 0}):
+        told = repr(tridiag.explain("solve", *MATRIX, da.ones((2, 4000), chunks=LONG)))
+    assert "each solved alone, and again for the result, as too much would be held (tridiag.hold)" in told
 
 
 @pytest.mark.parametrize("verb", ["matmul", "slogdet", "linear_recurrence", "log_linear_recurrence", "logcumsumexp"])

@@ -10,8 +10,11 @@ import dask.array as da
 import numpy as np
 
 from tridiag.chunked import cuts, whole
-from tridiag.chunked.operands import Operands, of_recurrence, of_system
+from tridiag.chunked.held import SETTING
+from tridiag.chunked.operands import Operands, of_recurrence, of_system, share_memory
 from tridiag.chunked.sequences import are_joined, by_name
+from tridiag.chunked.sources import makers_of
+from tridiag.chunked.systems import holds_solved
 
 SYSTEMS = "solve", "matmul", "slogdet"
 VERBS = *SYSTEMS, "linear_recurrence", "log_linear_recurrence", "logcumsumexp"
@@ -63,7 +66,10 @@ def way(verb: str, operands: Operands, given: Mapping[str, Any]) -> tuple[str, b
         return "", False
     if verb == "solve":
         if cuts.are_long(operands.chunks[operands.axis]):
-            return ", each solved alone, and the rows around the cuts again", False
+            shared = share_memory()
+            if holds_solved(operands, shared, makers_of(operands, shared)):
+                return ", each solved alone, and the rows around the cuts again", False
+            return f", each solved alone, and again for the result, as too much would be held ({SETTING})", False
         return ", joined by tridiag.parts; systems that fail are solved whole, by this", True
     if verb == "matmul":
         return ", each multiplied alone, and told the rows beside it", False

@@ -27,7 +27,7 @@ from tridiag.chunked.operands import (
 )
 from tridiag.chunked.rest import Settled, Solved, Systems
 from tridiag.chunked.rows import neighbours
-from tridiag.chunked.sources import Sources, makers_of
+from tridiag.chunked.sources import Makers, Sources, makers_of
 from tridiag.chunked.whole import Verb
 from tridiag.errors import BackendError
 from tridiag.libraries.arrays import working_dtype
@@ -63,6 +63,11 @@ def solve(
     return of_cut_systems(verb, operands, told)
 
 
+def holds_solved(operands: Operands, shared: bool, makers: Makers) -> bool:
+    """Whether chunks that are solved alone are held until all rows are known, or solved again."""
+    return not shared or is_held(operands, makers.again)
+
+
 def of_cut_systems(verb: Verb, operands: Operands, options: Mapping[str, Any]) -> Any:
     """Tasks for systems whose rows lie in several chunks."""
     axis, shared, chunks = operands.axis, share_memory(), operands.chunks
@@ -72,7 +77,7 @@ def of_cut_systems(verb: Verb, operands: Operands, options: Mapping[str, Any]) -
     begins = starts(tuple(chunks[k] for k in operands.batch))
     long = cuts.are_long(chunks[axis])
     chunk: Any = (
-        cuts.Alone(systems, operands.plan.form.periodic, not shared or is_held(operands, makers.again))
+        cuts.Alone(systems, operands.plan.form.periodic, holds_solved(operands, shared, makers))
         if long
         else parts.Chunk(systems, working_dtype(operands.plan.result_dtype))
     )
