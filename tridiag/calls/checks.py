@@ -54,16 +54,10 @@ def refuse_check() -> NoReturn:
     )
 
 
-def has_values(x: Any, check: Any) -> bool:
-    """Whether a JAX result can be read: in a trace that of arrays has no values either.
-
-    ``check``: whether it has to be, which is refused there.
-    """
-    if not module_of("jax").is_traced(x):
-        return True
-    if check:
+def check_readable(x: Any, check: Any) -> None:
+    """Refuse to look at a JAX result that has no values: in a trace that of arrays has none either."""
+    if check and module_of("jax").is_traced(x):
         refuse_check()
-    return False
 
 
 def perturbs(singular: Any, pivoting: Any, check: Any, axis_name: Any) -> bool:

@@ -88,24 +88,19 @@ def calls_of(kernels: Any) -> Calls:
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 4))
 def by_operations(function: Callable[..., Any], verb: str, y: Any, model: Model, form: StateSpace) -> Any:
-    """What a backend that is written in operations of JAX finds, wherever the arrays lie."""
-
-    def found(y: Any, model: Model) -> tuple[Any, ...]:
-        results = function(verb, y, model, form)
-        return results if isinstance(results, tuple) else (results,)
-
-    results = left_to_compiler(found, (y, model), out=lambda: spread(verb, y, model, form))(y, model)
-    return results[0] if verb == LIKELIHOOD else tuple(results)
+    """What operations of JAX find, those of ``function(verb, y, model, form)``, wherever the arrays lie."""
+    each = functools.partial(in_a_tuple, function, verb, form=form)
+    found = left_to_compiler(each, (y, model), out=lambda: spread(verb, y, model, form))(y, model)
+    return found[0] if verb == LIKELIHOOD else tuple(found)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 3))
-def filtered(verb: str, y: Any, model: Model, form: StateSpace) -> tuple[Any, ...]:
+def in_a_tuple(function: Callable[..., Any], verb: str, y: Any, model: Model, form: StateSpace) -> tuple[Any, ...]:
+    found = function(verb, y, model, form)
+    return found if isinstance(found, tuple) else (found,)
+
+
+def states_of(verb: str, y: Any, model: Model, form: StateSpace) -> tuple[Any, ...]:
     """What a filter or a smoother returns, by `jax_scan`."""
-    function = functools.partial(states_of, form, verb)
-    return tuple(left_to_compiler(function, (y, model), out=lambda: spread(verb, y, model, form))(y, model))
-
-
-def states_of(form: StateSpace, verb: str, y: Any, model: Model) -> tuple[Any, ...]:
     if (jax.device_count("cpu") == 1 and not form.cut) or form.diffuse:
         found: tuple[Any, ...] = jax_scan.kalman(verb, y, model, form)
         return found
@@ -164,11 +159,7 @@ def of_whole(verb: str, function: Callable[..., Any], form: StateSpace) -> Calla
 @functools.partial(jax.jit, static_argnums=(0, 1, 4))
 def gathered(function: Callable[..., Any], verb: str, y: Any, model: Model, form: StateSpace) -> Any:
     """What a backend that knows whole series only computes of the steps that a device has."""
-
-    def whole(y: Any, model: Model, form: StateSpace) -> tuple[Any, ...]:
-        found = function(verb, y, model, form)
-        return found if isinstance(found, tuple) else (found,)
-
+    whole = functools.partial(in_a_tuple, function, verb)
     found = of_whole(verb, whole, form)(*vary_alike((y, checked(y, model, form))))
     return found[0] if verb == LIKELIHOOD else found
 

@@ -338,7 +338,7 @@ def reciprocal_condition(call: Call, backend: Backend, status: Any) -> Any:
 
 def condition_of(matrix: Matrix, status: Any, form: Form, name: Name) -> Any:
     function = functools.partial(condition_on_devices, form=form, name=name)
-    return left_to_compiler(function, (matrix, jnp.expand_dims(status, form.axis)), form.axis)(matrix, status)
+    return left_to_compiler(function, matrix, form.axis)(matrix, status)
 
 
 def condition_on_devices(matrix: Matrix, status: Any, form: Form, name: Name) -> Any:

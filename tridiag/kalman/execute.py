@@ -170,9 +170,9 @@ def computing(verb: str, call: Call, entry: Backend) -> Any:
         return function
     from tridiag.derivatives import jax_kalman
 
-    if verb == LIKELIHOOD or entry.name != "jax_scan":
-        return functools.partial(jax_kalman.by_operations, function)
-    return jax_kalman.filtered
+    if entry.name == "jax_scan" and verb != LIKELIHOOD:
+        function = jax_kalman.states_of
+    return functools.partial(jax_kalman.by_operations, function)
 
 
 def result_of(verb: str, found: Any) -> Any:

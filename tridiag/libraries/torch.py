@@ -250,8 +250,8 @@ def connected(y: Any, arguments: Any) -> Any:
 
 
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
-# which old versions have not
 FLOATS = torch.float16, torch.bfloat16, torch.float32, torch.float64  # others promote with none
+# which old versions have not
 UNSIGNED = tuple(getattr(torch, name) for name in ("uint16", "uint32", "uint64") if hasattr(torch, name))
 NUMBERS = {int: torch.float64, float: torch.float64, complex: torch.complex128}  # wide enough for Python's
 

@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 
-from tridiag.calls.checks import has_values
+from tridiag.calls.checks import check_readable
 from tridiag.calls.plan import Call, Plan, cached_plan
 from tridiag.calls.singular import raise_if_singular
-from tridiag.libraries.jax import default_platform, platform_of
+from tridiag.libraries.jax import default_platform, is_traced, platform_of
 
 RECURRENCES = {"linear_recurrence": "a", "matrix_recurrence": "A", "log_linear_recurrence": "log_a", "logcumsumexp": ""}
 NUMBERS = (int, float, complex)
@@ -90,7 +90,8 @@ def run(bound: Bound | None, *given: Any) -> Any:
 
 def look(bound: Bound, x: Any, check: Any, *given: Any) -> None:
     """Raise where a solution is of a singular system; ``check``, as it was given, tells whether it has to be known."""
-    if has_values(x, check) and not np.isfinite(np.asarray(x)).all():
+    check_readable(x, check)
+    if not is_traced(x) and not np.isfinite(np.asarray(x)).all():
         call = bound.prepared(*given)
         raise_if_singular(x, None, call.matrix, call.form)
 
