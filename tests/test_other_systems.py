@@ -82,7 +82,7 @@ def module_for(triple: str) -> tuple[Any, Any]:
     module.triple = triple
     caller = ir.Function(module, ir.FunctionType(ir.VoidType(), []), "caller")
     builder = ir.IRBuilder(caller.append_basic_block())
-    for name in system.WINDOWS:
+    for name in system.FUNCTIONS:
         function = system.function_of(module, name)
         builder.call(function, [ir.Constant(x.type, 0) for x in function.args])
     builder.ret_void()
@@ -96,12 +96,12 @@ def module_for(triple: str) -> tuple[Any, Any]:
     [
         ("x86_64-pc-windows-msvc", KERNEL32),
         ("aarch64-pc-windows-msvc", KERNEL32),
-        ("x86_64-unknown-linux-gnu", {*system.WINDOWS}),
+        ("x86_64-unknown-linux-gnu", {*system.FUNCTIONS}),
         ("arm64-apple-macosx11.0.0", {*system.WINDOWS}),
     ],
 )
 def test_what_is_asked_of_a_system_is_there(triple: str, needed: set[str]) -> None:
-    """Functions of kernel32 on Windows, of POSIX elsewhere: by the object code."""
+    """Functions of kernel32 on Windows, of POSIX elsewhere, and its own on Linux: by the object code."""
     module, machine = module_for(triple)
     assert {x.name for x in module.functions if x.is_declaration} == needed
     if "aarch64" not in triple:  # whose COFF `symbols` does not read
@@ -118,7 +118,7 @@ def test_functions_for_windows_do_what_those_of_posix_do() -> None:
     """With stand-ins for those of kernel32, run here: a clock of 10 MHz, thread 7, keys from 3 on."""
     module = ir.Module("seam")
     module.triple = "windows"
-    for name in system.WINDOWS:
+    for name in system.FUNCTIONS:
         system.function_of(module, name, "external")
     module.triple = llvm.get_process_triple()
     word = ctypes.c_int64
@@ -170,3 +170,5 @@ def test_functions_for_windows_do_what_those_of_posix_do() -> None:
     assert call("pthread_create", 0, 0, 5, 6) == 0 and ("CloseHandle", (99,)) in calls
     assert ("CreateThread", (0, 0, 5, 6, 0, 0)) in calls
     assert call("pthread_create", 0, 0, 5, 0) == 11 and calls[-1][0] == "CreateThread"
+    for name, (signature, _) in system.LINUX.items():
+        assert call(name, *[0] * len(signature.args)) == 2**32 - 1  # as if it had failed

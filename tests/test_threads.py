@@ -195,7 +195,7 @@ def test_a_small_job_makes_no_thread_after_a_pause(asks: Any) -> None:
 @pytest.mark.parametrize("pause", [0, 100])
 def test_small_jobs_one_after_another_share_a_helper(asks: Any, pause: int) -> None:
     """Soon, however often a helper was made in vain before, and where other work is done between them."""
-    assert any(sum(asks(1, 100, pause)[70:]) >= 25 for _ in range(20))
+    assert any(sum(asks(1, 100, pause)[70:]) >= 25 for _ in range(100))  # others may have the processors for a while
 
 
 def test_small_jobs_that_are_few_soon_make_no_helper(asks: Any) -> None:

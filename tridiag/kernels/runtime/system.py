@@ -1,8 +1,9 @@
 """What compiled kernels ask of the system: threads, their turns and pauses, clocks, advice about pages.
 
 They call functions of POSIX. Windows has none of these: a module that is compiled for it gets, by the same name, a
-function that does so by those of kernel32 (`WINDOWS`), and needs no others. No other file names a function of the
-system; memory is malloc's, which every C library has.
+function that does so by those of kernel32 (`WINDOWS`), and needs no others. Those of Linux alone (`LINUX`) answer
+elsewhere that they have failed. No other file names a function of the system; memory is malloc's, which every C library
+has.
 """
 
 from __future__ import annotations
@@ -119,14 +120,34 @@ WINDOWS: dict[str, tuple[Any, Callable[..., Any]]] = {  # functions of POSIX: th
 }
 
 
+def fail(body: Body, *arguments: Any) -> Any:
+    return I32(-1)
+
+
+LINUX: dict[str, tuple[Any, Callable[..., Any]]] = {  # on which processors a thread runs: what other systems keep
+    "sched_getcpu": (HALF(), fail),
+    "sched_getaffinity": (HALF(HALF, types.uint64, WORD), fail),
+    "sched_setaffinity": (HALF(HALF, types.uint64, WORD), fail),
+    "pthread_attr_init": (HALF(WORD), fail),
+    "pthread_attr_setaffinity_np": (HALF(WORD, types.uint64, WORD), fail),
+    "pthread_attr_destroy": (HALF(WORD), fail),
+}
+FUNCTIONS = WINDOWS | LINUX
+
+
+def lacks(module: Any, name: str) -> bool:
+    """Whether the system that a module is for has no such function."""
+    return "linux" not in module.triple if name in LINUX else "windows" in module.triple
+
+
 def function_of(module: Any, name: str, linkage: str = "internal") -> Any:
-    """That function of POSIX in a module: declared, or written where the module is for Windows."""
+    """That function of POSIX or Linux in a module: declared, or written where its system lacks it."""
     found = module.globals.get(name)
     if found is None:
-        signature, write = WINDOWS[name]
+        signature, write = FUNCTIONS[name]
         kind = ir.FunctionType(KINDS[signature.return_type], [KINDS[x] for x in signature.args])
         found = ir.Function(module, kind, name)
-        if "windows" in module.triple:
+        if lacks(module, name):
             found.linkage = linkage
             builder = ir.IRBuilder(found.append_basic_block("entry"))
             builder.ret(write(Body(builder), *found.args))
@@ -134,8 +155,8 @@ def function_of(module: Any, name: str, linkage: str = "internal") -> Any:
 
 
 def called(name: str) -> Any:
-    """That function of POSIX, for compiled code."""
-    signature = WINDOWS[name][0]
+    """That function of POSIX or Linux, for compiled code."""
+    signature = FUNCTIONS[name][0]
 
     def generate(context, builder, signature, args):
         return builder.call(function_of(builder.module, name), args)
@@ -162,6 +183,8 @@ sched_yield, usleep, _madvise = map(called, ("sched_yield", "usleep", "madvise")
 pthread_create, pthread_detach, pthread_self = map(called, ("pthread_create", "pthread_detach", "pthread_self"))
 pthread_key_create = called("pthread_key_create")
 pthread_getspecific, pthread_setspecific = map(called, ("pthread_getspecific", "pthread_setspecific"))
+sched_getcpu, sched_getaffinity, sched_setaffinity = map(called, tuple(LINUX)[:3])
+pthread_attr_init, pthread_attr_setaffinity_np, pthread_attr_destroy = map(called, tuple(LINUX)[3:])
 
 
 def line_of(module: Any) -> int:

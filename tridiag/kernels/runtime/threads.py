@@ -14,7 +14,7 @@ from numba.extending import intrinsic
 
 from tridiag.kernels.jobs.words.job import Job
 from tridiag.kernels.jobs.words.record import Record, Word, Words
-from tridiag.kernels.runtime import system
+from tridiag.kernels.runtime import placement, system
 from tridiag.kernels.simd import interrupts
 from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.functions import definition
@@ -39,7 +39,6 @@ class Team(Record):
     asked, finished = Word(), Word()  # how many were asked for, and how many have finished
     function, argument = Word(), Word()  # what they call
     works_for = Word()  # the job for which their caller works, as `tridiag.kernels.simd.interrupts` knows it
-    handle = Word()  # of a thread that is made
     seconds, nanoseconds = Word(), Word()  # what the clock shows
     calls = Word()  # the address of how calls follow one another
     places = Words(MOST_THREADS)  # the addresses of those that were asked for
@@ -105,8 +104,9 @@ def learn(calls, found):
 
 
 @compiled
-def helper_loop(address, zero):
+def helper_loop(start, zero):
     """What a helper does: work for a team, and for the next one if that comes soon."""
+    address = placement.begun(start)
     # by its caller, the C library of Linux may look at a thread that is gone
     system.pthread_detach(system.pthread_self())
     place = place_at(address)
@@ -161,7 +161,7 @@ def start(function, argument, helpers, small):
             if state < least or state > WAITING or not swap(place, state, memory):
                 continue
             place_at(place).linger = linger
-            failed = state == EMPTY and system.pthread_create(team.addresses.handle, 0, helper(0), place) != 0
+            failed = state == EMPTY and not placement.create(helper(0), place)
             if failed and swap(place, memory, EMPTY):
                 break
             team.places[asked] = place
