@@ -10,6 +10,7 @@ from helpers import covariance
 
 from tridiag import kalman
 from tridiag.calls import fast_path
+from tridiag.kernels.jobs import kalman as jobs
 from tridiag.kernels.jobs.words.kalman import LARGEST
 from tridiag.problems.covariances import check_covariance
 
@@ -53,7 +54,7 @@ def meet(verb: str, y: Any, parameters: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("batch", [(), (1,), (3,), (2, 19)])
+@pytest.mark.parametrize("batch", [(), (1,), (3,), (2, 19), (6000,)])  # the last is worth threads
 @pytest.mark.parametrize("dtype", ["f8", "f4"])
 def test_results_are_those_of_the_backend(verb: str, batch: tuple[int, ...], dtype: str) -> None:
     """Whether or not values are missing, in turns."""
@@ -117,6 +118,41 @@ def test_filters_of_many_states(k: int) -> None:
     assert found("log_likelihood", y, parameters | {"P0": indefinite}) is None
     with pytest.raises(ValueError, match="semidefinite"):
         kalman.log_likelihood(y, **parameters | {"P0": indefinite})
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+def test_every_value_is_looked_at(dtype: str) -> None:
+    """Those that fill vectors, and those that are left over: a call in which one is missing is another call."""
+    complete, parameters = series(3, dtype=dtype), model(2, dtype=dtype)
+    meet("log_likelihood", complete, parameters)
+    for place in np.ndindex(complete.shape):
+        y = complete.copy()
+        y[place] = np.nan
+        assert found("log_likelihood", y, parameters) is None, place
+    assert found("log_likelihood", complete, parameters) is not None
+
+
+@pytest.mark.parametrize("k", [3, 9, 17])
+def test_each_covariance_of_many_models_is_looked_at(k: int) -> None:
+    """By compiled code: correlated ones of every model, of which each in turn has a negative eigenvalue."""
+    parameters, y = model(k, 30, 1), series(30)
+    meet("log_likelihood", y, parameters)
+    assert found("log_likelihood", y, parameters) is not None
+    for place in range(30):
+        wrong = parameters["Q"].copy()
+        values, vectors = np.linalg.eigh(wrong[place, 0])
+        wrong[place, 0] -= (values[0] + 0.01) * np.outer(vectors[:, 0], vectors[:, 0])
+        assert found("log_likelihood", y, parameters | {"Q": wrong}) is None
+        with pytest.raises(ValueError, match=rf"Q\[{place}, 0\] is not positive semidefinite"):
+            kalman.log_likelihood(y, **(parameters | {"Q": wrong}))
+
+
+def test_what_is_looked_at_for_long_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other thread of Python runs meanwhile."""
+    y, parameters = series(40), model(3, 40, 1)
+    monkeypatch.setattr(jobs, "MOST_CHECKED", 40 * N * 2)
+    meet("log_likelihood", y, parameters)
+    assert found("log_likelihood", y, parameters) is None
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -25,7 +25,7 @@ def kernel_of(family: str, count: int, steps: int = 10, states: int = 9) -> str:
     form = StateSpace(steps, 1, states, (count,), (count,), missing=False, checked=True)
     k = (states,)
     shapes = [(count, steps, 1), *[(count, 1, *own) for own in (k * 2, (1, *k), k * 2, (1, 1))], (count, *k)]
-    return str(make_job(family, "complete", form, [*shapes, (count, *k * 2)], np.dtype(float)).kernel[0])
+    return str(make_job(family, "complete", form, [*shapes, (count, *k * 2)], np.dtype(float), 2).kernel[0])
 
 
 def test_few_series_are_computed_one_after_another() -> None:

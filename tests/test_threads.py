@@ -1,6 +1,7 @@
 """That concurrent calls give what single calls give, on every backend, and that threads change no bit."""
 
 import math
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -74,6 +75,39 @@ def test_omp_num_threads_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
     for text, wanted in (("1", 1), ("1,2", 1), (" 1 ", 1), ("100000", granted), ("", granted)):
         monkeypatch.setenv("OMP_NUM_THREADS", text)
         assert systems.threads() == wanted, text
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("verb", ["log_likelihood", "filter", "smoother"])
+def test_filters_have_the_threads_that_are_granted_when_they_are_called(
+    verb: str, known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of an earlier call with the same shapes may have been more, or fewer."""
+    pytest.importorskip("numba")
+    from tridiag import kalman
+    from tridiag.backends import numba_scan
+    from tridiag.kernels import first_steps
+
+    y = np.random.default_rng(5).standard_normal((12_000, 10, 1))
+    start = np.eye(2) if known else np.diag([1.0, np.inf])
+    model = {"F": 0.9 * np.eye(2), "H": np.ones((1, 2)), "Q": np.eye(2), "R": np.eye(1), "m0": np.zeros(2)}
+    found: list[int] = []
+    for module in (numba_scan, first_steps):
+
+        def spied(*facts: Any, call_of: Any = module.call_of) -> Any:
+            call = call_of(*facts)
+            found.append(call.job.helpers)
+            return call
+
+        monkeypatch.setattr(module, "call_of", spied)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2}, raising=False)
+    monkeypatch.setattr(systems, "quota", lambda: math.inf)
+    for threads in (2, 1, 3):
+        monkeypatch.setenv("OMP_NUM_THREADS", str(threads))
+        for _ in range(3):
+            found.clear()
+            getattr(kalman, verb)(y, **model, P0=start)
+            assert not found or max(found) == threads - 1  # a call that was met before runs no Python
 
 
 @pytest.mark.parametrize("text", ["0", "many", "-1", "2.5"])

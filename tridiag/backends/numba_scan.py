@@ -23,11 +23,11 @@ import numpy as np
 from tridiag.algorithms import complex_sums
 from tridiag.algorithms.recurrence import Rows
 from tridiag.backends import LOGARITHMS, numpy_scan
-from tridiag.backends.numba_thomas import Checked, checked, extents, view
+from tridiag.backends.numba_thomas import Checked, Threaded, checked, extents, view
 from tridiag.kernels import filter_gradients, first_steps
 from tridiag.kernels.jobs import logsumexp
 from tridiag.kernels.jobs.batches import contiguous, is_packed, packed
-from tridiag.kernels.jobs.kalman import expected, is_small, kind_of
+from tridiag.kernels.jobs.kalman import expected, is_soon_checked, kind_of, workers_for, worth
 from tridiag.kernels.jobs.kalman import make_job as make_filter_job
 from tridiag.kernels.jobs.matrices import make_matrix_job
 from tridiag.kernels.jobs.recurrences import make_job
@@ -300,7 +300,8 @@ def filter_call(verb: str, form: StateSpace, shapes: tuple[Shape, ...], dtype: n
     """Of contiguous arrays: y and the model, which have these shapes, the states or None, and the log-likelihood."""
     family = {LIKELIHOOD: "filter", SMOOTHER: "smoother"}.get(verb, "moments")
     kind = kind_of(form, bool(form.missing), verb != LIKELIHOOD)
-    return call_of(make_filter_job, family, kind, form, (*shapes, *results_of(verb, form)[:-1]), dtype)
+    shapes = (*shapes, *results_of(verb, form)[:-1])
+    return call_of(make_filter_job, family, kind, form, shapes, dtype, workers_for(kind, form))
 
 
 def bound_kalman(
@@ -308,9 +309,16 @@ def bound_kalman(
 ) -> tuple[Callable[..., bool], Guard, list[Shape]] | None:
     """A filter as a function of such arrays, with what looks at their values, and the shapes of its results.
 
-    None for one that is worth threads.
+    None where that would take long.
     """
-    if not is_small(form):
+    values = expected(form, shapes)
+    if not is_soon_checked(values):
         return None
-    guard = Guard(kernel("filter_guard", dtype.name).address, expected(form, shapes))
-    return Checked(filter_call(verb, form, shapes, dtype).run), guard, results_of(verb, form)
+    kind = kind_of(form, bool(form.missing), verb != LIKELIHOOD)
+    guard = Guard(kernel("filter_guard", dtype.name).address, values)
+
+    def run() -> Callable[..., int]:
+        return filter_call(verb, form, shapes, dtype).run
+
+    call = Threaded(run) if worth(kind, form) >= WORTH_A_THREAD else Checked(run())
+    return call, guard, results_of(verb, form)

@@ -13,6 +13,7 @@ import numpy as np
 
 from tridiag.algorithms.kalman_rows import MOST, PATIENCE, Begun
 from tridiag.kernels.jobs.kalman import make_regression_job
+from tridiag.kernels.jobs.systems import threads
 from tridiag.kernels.jobs.unknown import items_of, make_job
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.jobs.words import unknown as U
@@ -62,9 +63,10 @@ class Arrays(NamedTuple):
 def begin(verb: str, y: Any, model: Model, form: StateSpace) -> Begun:
     """Until no state is unknown, and none is hardly known; of NumPy arrays, as a caller has them."""
     n, k, batch = form.n, form.states, form.batch
-    items = items_of(math.prod(batch), k)
+    workers = threads()
+    items = items_of(math.prod(batch), k, workers)
     arrays = allocated(y, model, form, items)
-    job = make_job, items, math.prod(batch), k, form.observed, len(form.diffuse), MOST * k, y.dtype
+    job = make_job, items, math.prod(batch), k, form.observed, len(form.diffuse), MOST * k, y.dtype, workers
     run, likelihoods, states, following, patience = call_of(*job).run, [], [], None, PATIENCE * k
     known = False
 
@@ -152,7 +154,7 @@ def smooth(y: Any, model: Model, form: StateSpace, starts: Any, unseen: Any) -> 
     own = np.ascontiguousarray(np.moveaxis(y, 0, -2)), *map(np.ascontiguousarray, model[:4])
     own = *own, np.ascontiguousarray(np.moveaxis(starts, 0, -2)), np.ascontiguousarray(model.P0)
     operands = *own, mean, cov, np.ascontiguousarray(unseen)
-    job = make_regression_job, form, batch, alike, tuple([x.shape for x in operands]), y.dtype
+    job = make_regression_job, form, batch, alike, tuple([x.shape for x in operands]), y.dtype, threads()
     nothing = [None] * (K.OPERANDS + 1 - len(operands))
     check(call_of(*job).run(*operands, *nothing))
     return np.moveaxis(mean, -2, 0), cov

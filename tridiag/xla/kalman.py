@@ -11,7 +11,7 @@ import numpy as np
 
 from tridiag.algorithms.kalman_filter import Estimate
 from tridiag.algorithms.kalman_stretches import Follow
-from tridiag.kernels.jobs.kalman import kind_of, make_job
+from tridiag.kernels.jobs.kalman import kind_of, make_job, workers_for
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.jobs.words.job import POINTERS
 from tridiag.libraries.jax import vary_alike
@@ -97,7 +97,7 @@ def call(
     shapes = [x.shape for x in operands]
     given = {operand: x.shape for operand, x in more.items()}
     shapes += [given.get(operand, results.get(POINTERS + operand, ())) for operand in range(K.INPUTS, K.OPERANDS)]
-    job = make_job(family, kind, form, tuple(shapes), dtype)
+    job = make_job(family, kind, form, tuple(shapes), dtype, workers_for(kind, form))
     places = [*range(POINTERS, POINTERS + K.INPUTS), *(POINTERS + operand for operand in more), *results]
     kinds = tuple(jax.ShapeDtypeStruct(shape, dtype) for shape in results.values())
     words = np.array([*job.words, job.helpers, 0, *places])

@@ -33,6 +33,7 @@ MANY = {
     "predict": Many("predict_many", "predict_in_lanes", "predict_many"),
     "update": Many("filter_many", "filter_in_lanes", "filter_many"),
 }
+MOST_CHECKED = 2**22  # multiplications and values that are looked at while no other thread of Python runs: 2 ms
 MOST_KEPT = 64 * 1024 * 1024  # bytes, of a worker
 LARGE = 7  # states: of so many on, a series by itself takes less than one lane of a kernel that is written out
 GROUP = 3  # series by themselves, in whose time as many are computed as a vector has lanes
@@ -77,17 +78,27 @@ def fill_lanes(form: StateSpace, lanes: int, workers: int, kept: bool) -> bool:
     return GROUP * -(-groups // workers) <= -(-series // workers)
 
 
-def make_job(family: str, kind: str, form: StateSpace, shapes: Sequence[Shape], dtype: np.dtype[Any]) -> Job:
+def workers_for(kind: str, form: StateSpace) -> int:
+    """The threads that a filter may have, where it is worth them."""
+    return threads() if worth(kind, form) >= WORTH_A_THREAD else 1
+
+
+def worth(kind: str, form: StateSpace) -> int:
+    """What a filter takes, in the measure of `WORTH_A_THREAD`."""
+    many = not is_written_out(form.states, form.observed)
+    return unknowns_of(form) * (form.states if many and kind != K.SHARED else 1)
+
+
+def make_job(
+    family: str, kind: str, form: StateSpace, shapes: Sequence[Shape], dtype: np.dtype[Any], workers: int
+) -> Job:
     """For contiguous arrays; the shapes are those of the operands, () of one that is not there."""
     itemsize = dtype.itemsize
     series, lanes, ranks = math.prod(form.batch), LINE // itemsize, len(form.batch)
     shapes = [*shapes, *[()] * (K.OPERANDS - len(shapes))]
     strides = [stretched(shape, itemsize, ranks + 1) for shape in shapes]
-    kernels, unknowns = kernels_for(family, dtype.name, form.states, form.observed, kind), unknowns_of(form)
+    kernels = kernels_for(family, dtype.name, form.states, form.observed, kind)
     many = not is_written_out(form.states, form.observed)
-    if many and kind != K.SHARED:
-        unknowns *= form.states
-    workers = threads() if unknowns >= WORTH_A_THREAD else 1
     if many and kind == K.SHARED:
         lanes *= K.TOGETHER
     elif not many:
@@ -97,7 +108,7 @@ def make_job(family: str, kind: str, form: StateSpace, shapes: Sequence[Shape], 
         lanes, kernels = 1, kernels[:1]
     items = -(-series // lanes)
     words = words_of(form, form.batch, strides, items)
-    return Job(kernels[-1], words, max(0, min(workers, items) - 1), unknowns)
+    return Job(kernels[-1], words, max(0, min(workers, items) - 1), worth(kind, form))
 
 
 def make_step_job(
@@ -135,7 +146,7 @@ def words_of(form: StateSpace, batch: Shape, strides: Sequence[Sequence[int]], i
 
 
 def make_regression_job(
-    form: StateSpace, batch: Shape, alike: int, shapes: Sequence[Shape], dtype: np.dtype[Any]
+    form: StateSpace, batch: Shape, alike: int, shapes: Sequence[Shape], dtype: np.dtype[Any], workers: int
 ) -> Job:
     """Of a smoother of states that are unknown at first: of each of a batch, so many series share its covariances.
 
@@ -146,12 +157,12 @@ def make_regression_job(
     items, q = math.prod(batch), len(form.diffuse)
     work = items * form.n * form.states * (form.states + form.observed + alike + q)
     words = words_of(form, batch, strides, items, alike=alike, unknown=q)
-    helpers = max(0, min(threads() if work >= WORTH_A_THREAD else 1, items) - 1)
+    helpers = max(0, min(workers if work >= WORTH_A_THREAD else 1, items) - 1)
     return Job(("smoother_unknown", dtype.name), words, helpers, work)
 
 
 def expected(form: StateSpace, shapes: Sequence[Shape]) -> np.ndarray[Any, Any]:
-    """What a small call expects of its values; ``shapes``: those of y and the model, as `make_job` takes them."""
+    """What a call expects of its values; ``shapes``: those of y and the model, as `make_job` takes them."""
     count = [math.prod(shapes[k][:-2]) for k in K.COVARIANCES]
     unread = [0] * len(count)
     if form.n < 2:
@@ -170,11 +181,12 @@ def expected_of_step(shapes: Mapping[int, Shape]) -> np.ndarray[Any, Any]:
     return K.Expected.filled(matrices=count, rows=rows, checked=[*map(is_few, given)])
 
 
-def is_small(form: StateSpace) -> bool:
-    """Whether one thread computes a filter, and `expected` has room for its covariances."""
-    largest = max(form.states, form.observed)
-    work = unknowns_of(form) * (1 if is_written_out(form.states, form.observed) else form.states)
-    return work < WORTH_A_THREAD and largest <= K.LARGEST
+def is_soon_checked(expected: np.ndarray[Any, Any]) -> bool:
+    """Whether values are compared with what is expected within `MOST_CHECKED`, and there is room for covariances."""
+    words = K.Expected
+    counts, rows = (expected[x.word : x.word + len(K.COVARIANCES)] for x in (words.matrices, words.rows))
+    work = expected[words.observations.word] + (counts * rows**2 * (rows // 6 + 1)).sum()
+    return bool(work <= MOST_CHECKED and max(rows) <= K.LARGEST)
 
 
 def unknowns_of(form: StateSpace) -> int:

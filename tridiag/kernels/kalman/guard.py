@@ -11,25 +11,43 @@ import math
 import numpy as np
 from numba import cfunc, types
 
-from tridiag.kernels.access.operands import bytes_of_real
+from tridiag.kernels.access.operands import bytes_of_real, lanes_of
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.jobs.words.kalman import Expected, Filter
 from tridiag.kernels.simd.compiled import compiled
+from tridiag.kernels.simd.functions import emitted
 from tridiag.kernels.simd.memory import c_function, call, load, store
 from tridiag.kernels.simd.records import RecordAt, address_of, at
+from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.vector import LINE, Code
 from tridiag.problems.covariances import least, rounding, tolerance
 
 COVARIANCES, KINDS = K.COVARIANCES, len(K.COVARIANCES)
 expected_at = at(Expected)
 
 
+def vectors_with_nan(code: Code, y: Value, vectors: Value) -> Value:
+    """Whether any of so many whole vectors has one; not 0: one has."""
+    code.depth = 1  # a loop of microseconds that does not end early
+
+    def look(k: Value, found: Value) -> Value:
+        x = code.load_as(code.vector, y + k * LINE)
+        return found | code.bits(x != x)
+
+    return code.fori(0, vectors, look, code.integer(0))
+
+
+VECTORS_WITH_NAN = emitted(vectors_with_nan)
+
+
 @compiled
 def any_missing(zero, y, count):
-    found = 0
-    for k in range(count):
+    whole = count // lanes_of(zero, ())
+    found = VECTORS_WITH_NAN(zero, (y, whole))
+    for k in range(whole * lanes_of(zero, ()), count):
         value = load(y + k * bytes_of_real(zero, ()), zero)
         found += value != value
-    return found > 0
+    return found != 0
 
 
 @compiled
@@ -62,9 +80,28 @@ def is_symmetric(matrix, k, apart):
     return True
 
 
+def subtract(code: Code, *words: Value) -> None:
+    """A multiple of a row from another, of which vectors from ``begin`` to ``end``; the factor lies in memory."""
+    row, other, factor, begin, end = words
+    code.depth, code.fused = 1, False
+    factors = code.spread(factor)
+
+    def vector(k: Value, state: tuple[()]) -> tuple[()]:
+        at = row + k * LINE
+        code.store(at, code.load(at) - factors * code.load(other + k * LINE))
+        return state
+
+    code.fori(begin, end, vector)
+
+
+SUBTRACT, DOUBLES = emitted(subtract), LINE // 8
+
+
 @compiled
 def has_positive_pivots(matrix, k, more):
-    """Of the matrix with ``more`` on its diagonal; it is overwritten."""
+    """Of the matrix with ``more`` on its diagonal; it is overwritten, with anything below the diagonal."""
+    size, place = 8 * K.LARGEST, matrix + 8 * K.LARGEST**2
+    vectors = (k + DOUBLES - 1) // DOUBLES
     for j in range(k):
         pivot = number(matrix, j, j) + more
         if not pivot > 0:
@@ -72,9 +109,9 @@ def has_positive_pivots(matrix, k, more):
         for i in range(j + 1, k):
             factor = number(matrix, j, i) / pivot
             if factor != 0:
-                for m in range(i, k):
-                    value = number(matrix, i, m) - factor * number(matrix, j, m)
-                    store(matrix + 8 * (i * K.LARGEST + m), value)
+                store(place, factor)
+                rows = matrix + i * size, matrix + j * size
+                SUBTRACT(types.float64(0), (*rows, place, i // DOUBLES, vectors))
     return True
 
 

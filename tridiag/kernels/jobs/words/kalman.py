@@ -37,14 +37,14 @@ LARGEST = 32  # rows of a covariance that `Expected` has room for
 
 
 class Expected(Record):
-    """What the values of a small call are like, for `tridiag.kernels.kalman.guard`."""
+    """What the values of a call are like, for `tridiag.kernels.kalman.guard`."""
 
     observations = Word()  # how many numbers y has
     missing = Word()  # whether any of them is NaN
     matrices, rows = Words(len(COVARIANCES)), Words(len(COVARIANCES))  # of each covariance: how many, and of what size
     unread = Words(len(COVARIANCES))  # of so many matrices the last one is never read; 0: all are
     checked = Words(len(COVARIANCES))  # whether they are to be symmetric and positive semidefinite
-    scratch = Words(LARGEST**2)  # of whoever has the GIL
+    scratch = Words(LARGEST**2 + 1)  # of whoever has the GIL: a matrix, and a number
 
 
 TABLE = Filter.words
