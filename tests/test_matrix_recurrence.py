@@ -233,6 +233,53 @@ def test_out_takes_the_result(backend: Subject) -> None:
     np.testing.assert_array_equal(to_numpy(out), recur(backend, *map(to_numpy, (A, x, init))))
 
 
+def strewn(x: np.ndarray, way: str) -> np.ndarray:
+    """The same numbers, elsewhere in memory."""
+    if way == "planes":  # a sequence of each entry, as of a matrix that is written down entry by entry
+        k = 2 if x.ndim == 4 else 1
+        return np.moveaxis(np.moveaxis(x, range(-k, 0), range(k)).copy(), range(k), range(-k, 0))
+    if way == "as of Fortran":
+        return np.asfortranarray(x)
+    if way == "every other":
+        wide = np.full((*x.shape[:-1], 2 * x.shape[-1]), np.nan, x.dtype)
+        wide[..., ::2] = x
+        return wide[..., ::2]
+    return x[..., ::-1].copy()[..., ::-1]  # "backwards"
+
+
+@pytest.mark.only(library=("numpy", "torch"))
+@turned
+@pytest.mark.parametrize("way", ["planes", "as of Fortran", "every other", "backwards"])
+@pytest.mark.parametrize("m", [2, 3, 8, 9])
+def test_numbers_that_lie_anywhere(backend: Subject, m: int, way: str, reverse: bool) -> None:
+    """Kernels read them where they are; of all operands, or of one, and where the result goes."""
+    if backend.library == "torch" and way == "backwards":
+        pytest.skip("tensors have no negative strides")
+    given = problem((5, 6), m, seed=m)
+    place = strewn(np.zeros((5, 6, m)), way)
+    for chosen in ([0], [1], [2], [0, 1, 2]):
+        views = [strewn(x, way) if k in chosen else x for k, x in enumerate(given)]
+        arrays = [backend.array(x) for x in views]
+        y = tridiag.matrix_recurrence(*arrays, backend=backend.name, reverse=reverse, out=backend.array(place))
+        assert_recurs(to_numpy(y), *given, reverse=reverse)
+        without = tridiag.matrix_recurrence(*arrays[:2], backend=backend.name, reverse=reverse)
+        assert_recurs(to_numpy(without), *given[:2], reverse=reverse)
+
+
+@on_torch
+@pytest.mark.parametrize("m", [2, 5])
+def test_gradients_of_numbers_that_lie_anywhere(backend: Subject, m: int) -> None:
+    """The recurrence is turned and transposed."""
+    torch = pytest.importorskip("torch")
+    given, found = problem((5, 6), m, seed=m), []
+    for lie in (np.ascontiguousarray, lambda x: strewn(x, "planes")):
+        leaves = [torch.from_numpy(lie(x)).requires_grad_() for x in given]
+        y = tridiag.matrix_recurrence(*leaves, backend=backend.name)
+        found.append(torch.autograd.grad((y * torch.arange(y.numel()).reshape(y.shape)).sum(), leaves))
+    for strewn_about, usual in zip(found[1], found[0], strict=True):
+        torch.testing.assert_close(strewn_about, usual, rtol=1e-13, atol=1e-13)
+
+
 # ----------------------------------------------------------------------------------------------------------- gradients
 
 GRADIENTS = {  # the shapes of A, of x and of init

@@ -16,6 +16,7 @@ import llvmlite.binding as llvm
 import numpy as np
 from numba import cfunc, njit, types
 
+from tridiag.kernels.runtime.placement import START_SIZE
 from tridiag.kernels.simd.memory import fetch_add, set_word, swap, word
 
 PAGE, ALIGNED = 4096, 16
@@ -100,7 +101,8 @@ def build() -> list[Any]:
             fetch_add(words + REFUSED, 1)
             return 0
         block = grab(size)
-        if block != 0:
+        # what a helper is made with is its own to free when it begins, which may be after the call that made it
+        if block != 0 and size != START_SIZE:
             for k in range(MOST):
                 if swap(words + BLOCKS + 8 * k, 0, block):
                     set_word(block // PAGE * PAGE - 2 * PAGE + 24, k)

@@ -29,7 +29,7 @@ from tridiag.kernels.jobs import logsumexp
 from tridiag.kernels.jobs.batches import contiguous, is_packed, packed
 from tridiag.kernels.jobs.kalman import expected, is_soon_checked, kind_of, workers_for, worth
 from tridiag.kernels.jobs.kalman import make_job as make_filter_job
-from tridiag.kernels.jobs.matrices import make_matrix_job
+from tridiag.kernels.jobs.matrices import make_matrix_job, reads_in_place
 from tridiag.kernels.jobs.recurrences import make_job
 from tridiag.kernels.jobs.selective import make_adjoint_job, sums_of, work_of
 from tridiag.kernels.jobs.selective import make_job as make_selective_job
@@ -77,8 +77,7 @@ def bound_recurrence(
             return None
         facts = logsumexp.make_job, form, *taken, dtype
     elif form.matrices:
-        axes = (1, 1, 2, 1)[: len(operands)]
-        if form.shape[-1] == 1 or not all(map(is_packed, *taken, axes, [dtype.itemsize] * len(axes))):
+        if form.shape[-1] == 1 or not reads_in_place(taken[0], taken[1], dtype.itemsize):
             return None
         facts = make_matrix_job, form, *taken, dtype
     weight = logsumexp.WEIGHTED if logarithms and coefficients else 1
@@ -116,9 +115,11 @@ def matrix_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, 
 
 
 def run_matrices(coefficients: Rows, x: Any, init: Rows, form: Recurrence, y: Any) -> None:
-    matrices = (packed(a.astype(x.dtype, copy=False), 2) for a in coefficients)
-    result = packed(y, 1, empty=True)
-    operands = result, packed(x, 1), *matrices, *(packed(v, 1) for v in init)
+    matrices = tuple([a.astype(x.dtype, copy=False) for a in coefficients])
+    result, operands = y, (y, x, *matrices, *init)
+    if not reads_in_place(*extents(operands), x.dtype.itemsize):
+        result = packed(y, 1, empty=True)
+        operands = result, packed(x, 1), *(packed(a, 2) for a in matrices), *(packed(v, 1) for v in init)
     check(call_of(make_matrix_job, form, *extents(operands), x.dtype, granted(form)).run(*operands))
     if result is not y:
         y[...] = result

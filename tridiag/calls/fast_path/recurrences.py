@@ -145,18 +145,21 @@ def bound_recurrence(
             dtype, strides = plan.out_dtype, contiguous(shape, plan.out_dtype.itemsize)
             changed[k] = casting(fact, dtype.name)
         operands.append((dtype, lifted.get(k, shape), steps_in(shape, strides, lifted.get(k, shape))))
-    copied: list[int] = []
-    if form.matrices:
-        operands, copied = brought_side_by_side(operands, [2] * order + [1] * (len(operands) - order))
-        changed |= dict.fromkeys(copied, np.ascontiguousarray)
-    casts = tuple((dict(casts) | changed).items())
-    _, shapes, strides = zip(out or result, *operands, strict=True)
-    found: Any = module.bound_recurrence(verb, form, order, shapes, strides, plan.out_dtype)
-    elsewhere = found is None and out is not None
-    if elsewhere:
-        found = module.bound_recurrence(verb, form, order, shapes, (result[2], *strides[1:]), plan.out_dtype)
+
+    def bound_with(out: Facts | None) -> Any:
+        _, shapes, strides = zip(out or result, *operands, strict=True)
+        return module.bound_recurrence(verb, form, order, shapes, strides, plan.out_dtype)
+
+    found, copied, elsewhere = bound_with(out), False, False
+    if found is None and form.matrices:
+        operands, copies = brought_side_by_side(operands, [2] * order + [1] * (len(operands) - order))
+        changed |= dict.fromkeys(copies, np.ascontiguousarray)
+        found, copied = bound_with(out), bool(copies)
+    if found is None and out is not None:
+        found, elsewhere = bound_with(None), True
     if found is None:
         return None
+    casts = tuple((dict(casts) | changed).items())
     call, order_of_operands = found
     options = (*map(Same, (axis, reverse, False, backend)),)  # without the last values
     arguments = arguments_of(facts, order, tuples, states), (out or Same(None), *options)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tridiag.kernels.jobs.batches import LINE
+from tridiag.kernels.jobs.batches import LINE, is_packed
 from tridiag.kernels.jobs.job import Job
 from tridiag.kernels.jobs.sequences import filled, leading_axes
 from tridiag.kernels.jobs.systems import ITEM, ITEMS_EACH, lanes_of
@@ -18,11 +18,12 @@ from tridiag.problems.forms import Blocks, Recurrence
 OUT_OF_CACHE = ((4 * 1024 * 1024, 1.0), (16 * 1024 * 1024, 1.2), (math.inf, 1.5))
 LEAST_FASTER = 1.1  # a system alone than a vector of them, of blocks of any size
 STARTING = 6  # rows of a vector of systems, for which what it takes besides its rows counts
+MOST_IN_PLACE = 2**13  # numbers of a result that take less than a copy, and what it takes to make one
 MOST_KEPT = 256 * 1024 * 1024  # bytes of the pivot rows of a system that is not eliminated twice
 
 
 def make_matrix_job(form: Recurrence, shapes: Any, strides: Any, dtype: np.dtype[Any], workers: int) -> Job:
-    """Of a recurrence of matrices; numbers of a matrix, and of a vector, lie side by side.
+    """Of a recurrence of matrices; numbers of a matrix, and of a vector, lie side by side where matrices are large.
 
     From the shapes and the strides in bytes of the result, x, the matrices, and the vectors before, if given.
     """
@@ -33,8 +34,32 @@ def make_matrix_job(form: Recurrence, shapes: Any, strides: Any, dtype: np.dtype
     count, kind = math.prod(rows.batch), C.ROWS
     if one_after_another(form.shape[-1], count, dtype):
         kind, grouped = C.SCALAR, in_runs(rows, form.shape[-1], workers)
+    if not are_side_by_side(shapes, strides, dtype.itemsize):
+        kind, grouped = C.STRIDED, in_runs(rows, form.shape[-1], workers)
+        of_y, of_x, of_matrix, *of_init = strides
+        grouped["numbers"] = [of_y[-1], of_x[-1], *([x[-1] for x in of_init] or [0]), *of_matrix[-2:]]
     words = filled(leading_axes(rows, shapes, strides), C.operands(1), len(shapes), flags=flags, kind=kind, **grouped)
     return Job(kernel, words, min(workers, grouped["items"]) - 1, math.prod(form.shape))
+
+
+def are_side_by_side(shapes: Any, strides: Any, itemsize: int) -> bool:
+    """Whether the numbers of each vector, and of each matrix, of a recurrence of matrices are."""
+    axes = (1, 1, 2, 1)[: len(shapes)]
+    return all(is_packed(own, steps, last, itemsize) for own, steps, last in zip(shapes, strides, axes, strict=True))
+
+
+def reads_in_place(shapes: Any, strides: Any, itemsize: int) -> bool:
+    """Whether a recurrence takes operands as they lie, and a result; else vectors and matrices are to be packed.
+
+    Copies of vectors, or of matrices that many sequences share, take less than many steps of one number at a time.
+    """
+    if are_side_by_side(shapes, strides, itemsize):
+        return True
+    if shapes[C.Y][-1] > C.WRITTEN_OUT:
+        return False
+    numbers, of_matrices = math.prod(shapes[C.Y]), math.prod(shapes[C.A])
+    own = of_matrices >= numbers and not is_packed(shapes[C.A], strides[C.A], 2, itemsize)
+    return numbers <= MOST_IN_PLACE or own
 
 
 def make_block_job(form: Blocks, shapes: Any, strides: Any, dtype: np.dtype[Any], workers: int) -> Job:
@@ -71,7 +96,7 @@ def one_after_another(m: int, count: int, dtype: np.dtype[Any]) -> bool:
     return C.narrow(m, dtype.itemsize) or (4 * count <= 3 * lanes_of(dtype) and m <= C.WRITTEN_OUT)
 
 
-def in_runs(rows: Recurrence, size: int, workers: int) -> dict[str, int]:
+def in_runs(rows: Recurrence, size: int, workers: int) -> dict[str, Any]:
     """The items of sequences that are computed one after another, some of them abreast."""
     count = math.prod(rows.batch)
     share = min(ITEM, rows.n * count * size // (ITEMS_EACH * workers)) if workers > 1 else ITEM
@@ -79,7 +104,7 @@ def in_runs(rows: Recurrence, size: int, workers: int) -> dict[str, int]:
     return {"items": -(-count // run), "steps": rows.n, "sequences": count, "run": run}
 
 
-def in_groups(rows: Recurrence, size: int, dtype: np.dtype[Any], workers: int) -> dict[str, int]:
+def in_groups(rows: Recurrence, size: int, dtype: np.dtype[Any], workers: int) -> dict[str, Any]:
     """The items of systems that are computed in groups of lanes, with vectors of so many numbers in each row."""
     lanes, count = lanes_of(dtype), math.prod(rows.batch)
     share = min(ITEM, rows.n * count * size // (ITEMS_EACH * workers))

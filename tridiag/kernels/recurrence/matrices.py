@@ -149,8 +149,10 @@ def dot(entries: Any, vector: Any) -> Any:
 
 def one_by_one(m: int, library: Library) -> Any:
     """The work of a job whose sequences are computed one after another, those along its innermost axis at a time."""
-    loops, (_, base) = Sequences(m), places(OPERANDS)
+    loops, anywhere, (_, base) = Sequences(m), Sequences(m, strided=True), places(OPERANDS)
     forward, transposed = library.add("one_forward", loops.forward), library.add("one_transposed", loops.transposed)
+    strided = library.add("strided_forward", anywhere.forward)
+    strided_transposed = library.add("strided_transposed", anywhere.transposed)
     axes = C.TABLE + 2 * OPERANDS
 
     @compiled
@@ -165,7 +167,12 @@ def one_by_one(m: int, library: Library) -> Any:
                 count = min(last - index, inner - index % inner)
                 first = base(job, C.Y, index), base(job, C.X, index), base(job, C.A, index), base(job, INIT, index)
                 words = job, count, address_of(job) + 8 * axis, *first
-                if job.flags & C.TRANSPOSED:
+                if job.kind == C.STRIDED:
+                    if job.flags & C.TRANSPOSED:
+                        strided_transposed(zero, words)
+                    else:
+                        strided(zero, words)
+                elif job.flags & C.TRANSPOSED:
                     transposed(zero, words)
                 else:
                     forward(zero, words)
@@ -181,7 +188,7 @@ def in_lanes(m: int, library: Library, plain: Any) -> Any:
 
     @compiled
     def work(job, zero):
-        if plain is not None and job.kind == C.SCALAR:
+        if plain is not None and job.kind != C.ROWS:
             plain(job, zero)
             return
         room, lanes = allocate(types.int64(0)), lanes_of(zero, ())

@@ -97,6 +97,10 @@ class Columns(NamedTuple):
         parts = [self.widened(code, x, self.height()) for x in parts]
         return parts[0] if code.parts == 1 else Complex(*parts)
 
+    def first(self, code: Code, started: Value, at: list[Value]) -> Any:
+        """The vector before the first step, or of it."""
+        return self.take(code, code.pick(started != 0, at[INIT], at[C.X]))
+
     def put(self, code: Code, address: Value, x: Any) -> None:
         parts, count = (x.real, x.imag) if isinstance(x, Complex) else (x, x), self.height()
         order = [k // code.parts + k % code.parts * count for k in range(code.parts * self.m)]
@@ -129,27 +133,42 @@ class Numbers(NamedTuple):
     """The same, one number at a time."""
 
     m: int
+    steps: Sequence[Value] = ()  # the bytes from number to number, where they do not lie side by side
 
     def nothing(self, code: Code) -> Any:
         zero = Value(code, code.constant(code.real, 0.0))
         return (zero if code.parts == 1 else Complex(zero, zero),) * self.m
 
-    def side_by_side(self, code: Code, address: Value, count: int) -> list[Any]:
-        parts = [code.load_as(code.real, address + k * code.size_of_real) for k in range(count * code.parts)]
-        return parts if code.parts == 1 else [Complex(*parts[k : k + 2]) for k in range(0, len(parts), 2)]
+    def step(self, code: Code, which: int, together: int = 1) -> Any:
+        """The bytes from number to number; ``together``: how many of them are one step where they lie side by side."""
+        return self.steps[which] if self.steps else together * code.parts * code.size_of_real
+
+    def load(self, code: Code, address: Value) -> Any:
+        parts = [code.load_as(code.real, address + p * code.size_of_real) for p in range(code.parts)]
+        return parts[0] if code.parts == 1 else Complex(*parts)
+
+    def some(self, code: Code, address: Value, step: Any) -> list[Any]:
+        return [self.load(code, address + k * step) for k in range(self.m)]
 
     def take(self, code: Code, address: Value) -> Any:
-        return tuple(self.side_by_side(code, address, self.m))
+        return tuple(self.some(code, address, self.step(code, C.OF_X)))
+
+    def first(self, code: Code, started: Value, at: list[Value]) -> Any:
+        step = self.step(code, C.OF_X)
+        if self.steps:
+            step = code.pick(started != 0, self.step(code, C.OF_INIT), step)
+        return tuple(self.some(code, code.pick(started != 0, at[INIT], at[C.X]), step))
 
     def put(self, code: Code, address: Value, y: Any) -> None:
-        parts = y if code.parts == 1 else [part for x in y for part in (x.real, x.imag)]
-        for k, part in enumerate(parts):
-            code.store_as(address + k * code.size_of_real, part)
+        for k, number in enumerate(y):
+            for p, part in enumerate([number] if code.parts == 1 else [number.real, number.imag]):
+                code.store_as(address + k * self.step(code, C.OF_Y) + p * code.size_of_real, part)
 
     def matrix(self, code: Code, address: Value, turned: bool) -> Any:
         """The rows of the matrix, or where ``turned`` of its transpose."""
-        entries = self.side_by_side(code, address, self.m**2)
-        return [entries[r :: self.m] if turned else entries[r * self.m : (r + 1) * self.m] for r in range(self.m)]
+        down, along = self.step(code, C.OF_COLUMN, self.m), self.step(code, C.OF_ROW)
+        down, along = (along, down) if turned else (down, along)
+        return [self.some(code, address + r * down, along) for r in range(self.m)]
 
     def times(self, code: Code, matrix: Any, y: Any, x: Any) -> Any:
         """The matrix times y, and x added: each row in two sums, of which neither waits for the other."""
@@ -166,6 +185,7 @@ class Sequences(NamedTuple):
     """The loops over sequences and steps, for matrices of m rows."""
 
     m: int
+    strided: bool = False  # numbers of vectors and matrices lie anywhere
 
     def forward(self, code: Code, job: At, count: Value, axis: Value, *bases: Value) -> None:
         """Sequences along an axis, whose lengths in bytes lie at ``axis``.
@@ -175,7 +195,7 @@ class Sequences(NamedTuple):
         started = code.pick((job.flags & C.STARTED) != 0, code.integer(1), code.integer(0))
 
         def some(arithmetic: Any, places: list[list[Value]]) -> None:
-            start = tuple(arithmetic.take(code, code.pick(started != 0, at[INIT], at[C.X])) for at in places)
+            start = tuple(arithmetic.first(code, started, at) for at in places)
 
             def first(_: Value, state: Any) -> Any:
                 for at, y in zip(places, start, strict=True):
@@ -197,7 +217,7 @@ class Sequences(NamedTuple):
             code.depth -= 1
             code.fori(code.integer(1) - started, job.steps, step, start)
 
-        self.all(code, count, axis, bases, some)
+        self.all(code, job, count, axis, bases, some)
 
     def transposed(self, code: Code, job: At, count: Value, axis: Value, *bases: Value) -> None:
         """The same of the transposed recurrence, which carries A^T y on."""
@@ -213,13 +233,13 @@ class Sequences(NamedTuple):
 
             code.fori(0, job.steps, step, (arithmetic.nothing(code),) * len(places))
 
-        self.all(code, count, axis, bases, some)
+        self.all(code, job, count, axis, bases, some)
 
     def at(self, code: Code, job: At, first: list[Value], i: Value) -> list[Value]:
         """The addresses of y, x and A at a step."""
         return [first[k] + i * code.word(job + 8 * (C.TABLE + k)) for k in (C.Y, C.X, C.A)]
 
-    def all(self, code: Code, count: Value, axis: Value, bases: Sequence[Value], some: Any) -> None:
+    def all(self, code: Code, job: At, count: Value, axis: Value, bases: Sequence[Value], some: Any) -> None:
         """``some`` of the sequences at a time, whose loops over steps may end early.
 
         Of three that are left over the last one is computed twice: that takes no longer.
@@ -236,13 +256,21 @@ class Sequences(NamedTuple):
 
             return body
 
-        columns, numbers = Columns(self.m), Numbers(self.m)
-        together = (count + 1) / ABREAST * ABREAST
-        pairs = code.pick(together + 2 == count, count, together)
         code.depth += 1
-        code.fori(0, together, taken(columns, ABREAST), step=ABREAST)
-        code.fori(together, pairs, taken(columns, 2), step=2)
-        code.fori(pairs, count, taken(numbers if self.m <= LARGEST_OF_NUMBERS else columns, 1))
+        if self.strided:
+            anywhere = Numbers(self.m, [job.numbers[k] for k in range(C.NUMBERS)])
+            first = code.integer(0)
+            for abreast in (ABREAST, 2, 1) if self.m <= LARGEST_OF_NUMBERS else (2, 1):
+                end = count / abreast * abreast
+                code.fori(first, end, taken(anywhere, abreast), step=abreast)
+                first = end
+        else:
+            columns, numbers = Columns(self.m), Numbers(self.m)
+            together = (count + 1) / ABREAST * ABREAST
+            pairs = code.pick(together + 2 == count, count, together)
+            code.fori(0, together, taken(columns, ABREAST), step=ABREAST)
+            code.fori(together, pairs, taken(columns, 2), step=2)
+            code.fori(pairs, count, taken(numbers if self.m <= LARGEST_OF_NUMBERS else columns, 1))
         code.depth -= 1
 
 

@@ -13,6 +13,11 @@ Y, X, A = range(3)
 MOST = 8  # the highest order: all pointers have a place
 
 
+# of a vector of the result, of x, and of what is before; of a column and of a row of a matrix
+OF_Y, OF_X, OF_INIT, OF_COLUMN, OF_ROW = range(5)
+NUMBERS = 5
+
+
 def operands(order: int) -> int:
     return 2 + 2 * order
 
@@ -27,14 +32,16 @@ class Recurrences(Job):
     length, stretch, stretches, axes = Word(), Word(), Word(), Word()
     blocks, chunk = Word(), Word()  # of each sequence, where it is cut, and the steps of each lane in a block
     sides = Word()  # right sides of a block tridiagonal matrix
+    numbers = Words(NUMBERS)  # STRIDED: the bytes from number to number, as the constants below
 
 
 TABLE = Recurrences.words
 
-SCALAR, ROWS, INTERLEAVED, SPREAD, LONG, STREAM = range(6)
+SCALAR, ROWS, INTERLEAVED, SPREAD, LONG, STREAM, STRIDED = range(7)
 # SCALAR: one sequence after another. ROWS: sequences contiguous in memory, one a lane. INTERLEAVED: sequences side by
 # side in memory; SPREAD: the same with coefficients that all of them share. LONG: few sequences, cut into blocks of
-# lanes. STREAM: sequences that lie end to end, a vector of steps at a time.
+# lanes. STREAM: sequences that lie end to end, a vector of steps at a time. STRIDED: as SCALAR, of vectors and matrices
+# whose numbers lie anywhere.
 STARTED, TRANSPOSED, BACKWARD = 1, 2, 4
 LARGE = 8  # the result is larger than the caches, past which it is written
 FAR = 16  # the operands do not fit in the second level: they are asked for ahead of use
