@@ -98,10 +98,12 @@ SUBTRACT, DOUBLES = emitted(subtract), LINE // 8
 
 
 @compiled
-def has_positive_pivots(matrix, k, more):
-    """Of the matrix with ``more`` on its diagonal; it is overwritten, with anything below the diagonal."""
-    size, place = 8 * K.LARGEST, matrix + 8 * K.LARGEST**2
-    vectors = (k + DOUBLES - 1) // DOUBLES
+def has_positive_pivots(matrix, place, k, more):
+    """Of the matrix with ``more`` on its diagonal; it is overwritten, with anything below the diagonal.
+
+    ``place``: of a factor.
+    """
+    size, vectors = 8 * K.LARGEST, (k + DOUBLES - 1) // DOUBLES
     for j in range(k):
         pivot = number(matrix, j, j) + more
         if not pivot > 0:
@@ -120,11 +122,12 @@ def sound_for(dtype: np.dtype):
     apart, relative, absolute = tolerance(dtype), rounding(dtype), least(dtype)
 
     @compiled
-    def sound(zero, source, k, matrix):
+    def sound(zero, source, k, expected):
+        matrix = address_of(expected.scratch)
         largest = copy(zero, source, k, matrix)
         if not (0 <= largest < math.inf and is_symmetric(matrix, k, largest * apart)):
             return False
-        return has_positive_pivots(matrix, k, largest * relative + absolute)
+        return has_positive_pivots(matrix, expected.addresses.factor, k, largest * relative + absolute)
 
     return sound
 
@@ -135,13 +138,12 @@ def all_sound_for(dtype: np.dtype):
 
     @compiled
     def all_sound(zero, job, expected):
-        matrix = address_of(expected.scratch)
         for which in range(KINDS):
             k, unread = expected.rows[which], expected.unread[which]
             place, size = job.pointers[COVARIANCES[which]], k * k * bytes_of_real(zero, ())
             for index in range(expected.matrices[which] if expected.checked[which] else 0):
                 read = unread == 0 or (index + 1) % unread != 0
-                if read and not sound(zero, place + index * size, k, matrix):
+                if read and not sound(zero, place + index * size, k, expected):
                     return False
         return True
 

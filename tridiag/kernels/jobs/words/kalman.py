@@ -44,7 +44,8 @@ class Expected(Record):
     matrices, rows = Words(len(COVARIANCES)), Words(len(COVARIANCES))  # of each covariance: how many, and of what size
     unread = Words(len(COVARIANCES))  # of so many matrices the last one is never read; 0: all are
     checked = Words(len(COVARIANCES))  # whether they are to be symmetric and positive semidefinite
-    scratch = Words(LARGEST**2 + 1)  # of whoever has the GIL: a matrix, and a number
+    scratch = Words(LARGEST**2)  # of whoever has the GIL: rows of a matrix, each of whole vectors
+    factor = Word()  # likewise: of a row that is subtracted from another
 
 
 TABLE = Filter.words
