@@ -214,24 +214,34 @@ def later(items: list[Any]) -> list[Any]:
     wait(item for item in found if written_in_jax(subject_of(item)) and is_told_by_numpy(item))
     pure = [item for item in found if written_in_jax(subject_of(item))]
     each = [item for item in pure if subject_of(item).pretended or item.get_closest_marker("each")]
-    for group in grouped(item for item in pure if item not in set(each)):
-        wait(others(group, name, IN_JAX.get(group[0].path.name, ("", ()))[0]))
+    told = set(each)
+    wait(
+        item
+        for group in grouped(item for item in pure if item not in told)
+        for item in others(group, name, IN_JAX.get(group[0].path.name, ("", ()))[0])
+    )
     real = [item for item in found if not subject_of(item).pretended and not written_in_jax(subject_of(item))]
-    for group in grouped((item for item in real if dtype_of(item)), subject_of):
-        wait(others(group, dtype_of, DTYPE.get(group[0].path.name, USUAL)))
+    wait(
+        item
+        for group in grouped((item for item in real if dtype_of(item)), subject_of)
+        for item in others(group, dtype_of, DTYPE.get(group[0].path.name, USUAL))
+    )
     wait(item for item in real if name(item) == "numba_partition" and in_other_precision(item))
-    for group in grouped(x for x in found if x.path.name in TRACED and not written_in_jax(subject_of(x))):
-        wait(others(group, name, "numba_thomas"))
-    for group in grouped(found, subject_of):
-        subject = subject_of(group[0])
-        if written_in_jax(subject) or (subject.compiled and subject.library != "numpy" and not subject.pretended):
-            wait(one_of(group))
+    traced = (x for x in found if x.path.name in TRACED and not written_in_jax(subject_of(x)))
+    wait(item for group in grouped(traced) for item in others(group, name, "numba_thomas"))
+    wait(item for group in grouped(found, subject_of) if of_one_case(subject_of(group[0])) for item in one_of(group))
     waits, others_choose = set(waiting), ("slow", "smoke", "gpu_offline", "gpu_toolchains")
     at_once = (x for x in items if x not in waits and not any(map(x.get_closest_marker, others_choose)))
     for group in grouped(at_once):
         if len(group) > MANY:
             waiting += three_quarters(group)
     return waiting
+
+
+def of_one_case(subject: Subject) -> bool:
+    """Whether one case of a test tells what the others do."""
+    elsewhere = subject.library != "numpy" and not subject.pretended
+    return written_in_jax(subject) or (subject.compiled and elsewhere)
 
 
 def first_of_every_test(items: list[Any], processes: int) -> list[Any]:

@@ -4,6 +4,7 @@ From step to step the filtered variance of the last shock shrinks by the square 
 smoother comes back to it is the inverse of that factor: an error that is not as small as the variance grows.
 """
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -57,11 +58,18 @@ def joint(y: np.ndarray, F: Any, H: Any, Q: Any, P0: Any, **_: Any) -> tuple[np.
     return mean.reshape(n, k), cov[steps, :, steps], cov[steps[1:], :, steps[:-1]]
 
 
+@functools.cache
+def judged(name: str, n: int, gaps: bool) -> tuple[np.ndarray, dict[str, np.ndarray], tuple[np.ndarray, ...]]:
+    """A problem, and what the joint distribution says, for all backends."""
+    y, parameters = problem(MODELS.get(name, LARGE), n, gaps)
+    return y, parameters, joint(y, **parameters)
+
+
 @pytest.mark.parametrize("gaps", [False, True])
 @pytest.mark.parametrize("order", MODELS)
 def test_smoothed_states(backend: Subject, order: str, gaps: bool) -> None:
-    y, parameters = problem(MODELS[order], 300, gaps)
-    found, (mean, cov, _) = run(backend, "smoother", y, parameters, "float64"), joint(y, **parameters)
+    y, parameters, (mean, cov, _) = judged(order, 300, gaps)
+    found = run(backend, "smoother", y, parameters, "float64")
     np.testing.assert_allclose(found.mean, mean, atol=WITHIN)
     np.testing.assert_allclose(found.cov, cov, atol=WITHIN)
 
@@ -70,8 +78,8 @@ def test_smoothed_states(backend: Subject, order: str, gaps: bool) -> None:
 def test_more_states(backend: Subject, gaps: bool) -> None:
     if (backend.entry.states or 10) < 10:
         pytest.skip(f"smooths up to {backend.entry.states} states")
-    y, parameters = problem(LARGE, 100, gaps)
-    found, (mean, cov, _) = run(backend, "smoother", y, parameters, "float64"), joint(y, **parameters)
+    y, parameters, (mean, cov, _) = judged("10 states", 100, gaps)
+    found = run(backend, "smoother", y, parameters, "float64")
     np.testing.assert_allclose(found.mean, mean, atol=WITHIN)
     np.testing.assert_allclose(found.cov, cov, atol=WITHIN)
 
@@ -79,11 +87,10 @@ def test_more_states(backend: Subject, gaps: bool) -> None:
 @pytest.mark.parametrize("order", MODELS)
 def test_series_beside_each_other(backend: Subject, order: str) -> None:
     """Of one model, and with a batch of covariances."""
-    problems = [problem(MODELS[order], 90, gaps) for gaps in (False, True)]
-    y, parameters = np.stack([y for y, _ in problems]), problems[0][1]
+    problems = [judged(order, 90, gaps) for gaps in (False, True)]
+    y, parameters = np.stack([y for y, _, _ in problems]), problems[0][1]
     found = run(backend, "smoother", y, parameters, "float64")
-    for i, one in enumerate(y):
-        mean, cov, _ = joint(one, **parameters)
+    for i, (_, _, (mean, cov, _)) in enumerate(problems):
         np.testing.assert_allclose(found.mean[i], mean, atol=WITHIN)
         np.testing.assert_allclose(found.cov[i], cov, atol=WITHIN)
 

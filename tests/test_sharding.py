@@ -45,7 +45,7 @@ def run(request: pytest.FixtureRequest, which: str, devices: int, *names: str) -
 
 
 def test_some_of_every_verb_on_eight_devices(request: pytest.FixtureRequest) -> None:
-    run(request, "smoke and not slow", 8, *SPLIT)
+    run(request, "not slow and smoke", 8, *SPLIT)
 
 
 @pytest.mark.slow

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import functools
 import gc
+import math
 import pickle
 from typing import Any
 
@@ -68,32 +70,37 @@ def test_couplings_that_nobody_reads_may_be_anything(shape: tuple[int, ...], axi
         assert_near(matrix.solve(d), wanted)
 
 
+@functools.cache
+def troubled(systems: int, n: int) -> dict[str, tuple[list[np.ndarray], np.ndarray]]:
+    """Matrices, one of which is singular, or has NaN, or larger couplings, and their status as rows are eliminated."""
+    rng, found = np.random.default_rng(0), {}
+    for kind in ("singular", "nan", "coupled", "zero diagonal"):
+        a, b, c, _ = drawn((systems, n), "float64")
+        system, row = int(rng.integers(systems)), int(rng.integers(n))
+        if kind == "singular":
+            a[system, row] = b[system, row] = c[system, row] = 0
+        elif kind == "nan":
+            b[system, row] = np.nan
+        elif kind == "coupled":
+            a[system], c[system] = 7, 5
+        else:
+            b[system, row] = 0
+        found[kind] = [a, b, c], tridiag.factor(a, b, c, backend="numpy_thomas", pivoting=True).status
+    return found
+
+
 @pytest.mark.parametrize("pivoting", [False, True, "auto"])
 @pytest.mark.parametrize(("shape", "axis"), [*SHAPES, ((1, 9000), 1), ((9000, 1), 0), ((70, 130), 0)])
 def test_the_status_is_that_of_elimination_with_exchanges(
     shape: tuple[int, ...], axis: int, pivoting: bool | str
 ) -> None:
     """Where one system is singular, wherever it is, where one has NaN, and where couplings are larger."""
-    n, rng = shape[axis], np.random.default_rng(0)
-    for kind in ("singular", "nan", "coupled", "zero diagonal"):
-        a, b, c, _ = drawn(shape, "float64")
-        rows = [np.moveaxis(x, axis, -1).reshape(-1, n) for x in (a, b, c)]
-        system, row = int(rng.integers(len(rows[1]))), int(rng.integers(n))
-        if kind == "singular":
-            for x, place in zip(rows, (row, row, row), strict=True):
-                x[system, place] = 0
-        elif kind == "nan":
-            rows[1][system, row] = np.nan
-        elif kind == "coupled":
-            rows[0][system], rows[2][system] = 7, 5
-        else:
-            rows[1][system, row] = 0
-        rows = [np.moveaxis(x.reshape(np.moveaxis(a, axis, -1).shape), -1, axis) for x in rows]
-        given = [np.ascontiguousarray(x) for x in rows]
-        wanted = tridiag.factor(*given, axis=axis, backend="numpy_thomas", pivoting=True).status
+    n, batch = shape[axis], tuple(np.delete(shape, axis))
+    for kind, (rows, wanted) in troubled(math.prod(batch), n).items():
+        given = [np.ascontiguousarray(np.moveaxis(x.reshape(*batch, n), -1, axis)) for x in rows]
         for _ in range(3):
             found = tridiag.factor(*given, axis=axis, pivoting=pivoting).status
-            assert found.tolist() == wanted.tolist(), kind
+            assert found.tolist() == wanted.reshape(batch).tolist(), kind
         assert (np.count_nonzero(wanted) == 1) or kind != "singular"
 
 
@@ -215,7 +222,16 @@ def test_jax_programs_tell_the_status_as_solves_do() -> None:
     jax = pytest.importorskip("jax")
     jnp = jax.numpy
     for shape, axis in (((6, 40), 1), ((40, 6), 0), ((5, 1), 1), ((1, 6), 0)):
+
+        def status(*matrix: Any, axis: int = axis) -> Any:
+            return tridiag.factor(*matrix, axis=axis - 2).status
+
+        def scanned(*stacked: Any, status: Any = status) -> Any:
+            return jax.lax.scan(lambda carry, matrix: (carry, status(*matrix)), 0, stacked)[1]
+
+        alone, mapped, in_turn = jax.jit(status), jax.vmap(status), jax.jit(scanned)
         a, b, c, d = drawn(shape, "float64")
+        by_factors, by_solves = gradients(axis)
         for kind in ("dominant", "nan where nobody reads", "not dominant", "singular"):
             a, b, c = (np.moveaxis(x, axis, 0).copy() for x in (a, b, c))
             if kind == "nan where nobody reads":
@@ -228,28 +244,25 @@ def test_jax_programs_tell_the_status_as_solves_do() -> None:
             wanted = tridiag.factor(a, b, c, axis=axis, backend="numpy_thomas", pivoting=True).status
             assert wanted.any() == (kind == "singular")
             given = [jnp.asarray(x) for x in (a, b, c)]
-
-            def status(*matrix: Any, axis: int = axis) -> Any:
-                return tridiag.factor(*matrix, axis=axis - 2).status
-
-            stacked = [jnp.stack([x, x]) for x in given]
-            scanned = jax.lax.scan(lambda carry, matrix: (carry, status(*matrix)), 0, tuple(stacked))[1]
-            for found in (jax.jit(status)(*given), jax.vmap(status)(*stacked)[1], scanned[1]):
+            stacked = [jnp.asarray(np.stack([x, x])) for x in (a, b, c)]
+            for found in (alone(*given), mapped(*stacked)[1], in_turn(*stacked)[1]):
                 assert found.tolist() == wanted.tolist()
-
             if kind != "singular":
-                found, other = gradients(*given, jnp.asarray(d), axis)
+                found, other = (gradient(*given, d) for gradient in (by_factors, by_solves))
                 np.testing.assert_allclose(found, other, rtol=1e-9, atol=1e-12)
 
 
-def gradients(a: Any, b: Any, c: Any, d: Any, axis: int) -> tuple[Any, Any]:
-    """Those of a sum of solutions with respect to b, by factors inside a program and without."""
+def gradients(axis: int) -> tuple[Any, Any]:
+    """Programs of those of a sum of solutions with respect to b, by factors inside a program and without."""
     import jax
 
-    def factored(b: Any) -> Any:
+    def factored(a: Any, b: Any, c: Any, d: Any) -> Any:
         return tridiag.factor(a, b, c, axis=axis).solve(d, check=False).sum()
 
-    return jax.jit(jax.grad(factored))(b), jax.grad(lambda b: tridiag.solve(a, b, c, d, axis=axis).sum())(b)
+    def solved(a: Any, b: Any, c: Any, d: Any) -> Any:
+        return tridiag.solve(a, b, c, d, axis=axis).sum()
+
+    return jax.jit(jax.grad(factored, 1)), jax.jit(jax.grad(solved, 1))
 
 
 def test_keys_of_compiled_programs_with_factors() -> None:
