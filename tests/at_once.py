@@ -38,11 +38,12 @@ DTYPE = {
 }
 ONE_DTYPE = (
     "test_both_ends.py", "test_constant_coefficients.py", "test_conventions.py", "test_dask.py",
-    "test_factors_from_ends.py", "test_factors_of_jax_arrays.py", "test_filter_table.py", "test_gradients_torch.py",
-    "test_hard_systems.py", "test_isolation.py", "test_judging.py", "test_kalman_at_rest.py", "test_many_cores.py",
-    "test_many_states.py", "test_partition.py", "test_parts.py", "test_recurrence_kernels.py",
-    "test_results_apart.py", "test_stamped_factors.py", "test_states_in_lanes.py", "test_stored_factors.py",
-    "test_survival.py", "test_totals.py", "test_wide_determinants.py", "test_wide_rows.py", "test_windows.py",
+    "test_determinants.py", "test_factors_from_ends.py", "test_factors_of_jax_arrays.py", "test_filter_table.py",
+    "test_gradients_torch.py", "test_hard_systems.py", "test_isolation.py", "test_judging.py",
+    "test_kalman_at_rest.py", "test_many_cores.py", "test_many_states.py", "test_partition.py", "test_parts.py",
+    "test_recurrence_kernels.py", "test_results_apart.py", "test_stamped_factors.py", "test_states_in_lanes.py",
+    "test_stored_factors.py", "test_survival.py", "test_totals.py", "test_wide_determinants.py", "test_wide_rows.py",
+    "test_windows.py",
 )  # fmt: skip
 IN_JAX = {
     "test_accuracy.py": ("jax_scan", ()),

@@ -559,13 +559,15 @@ def test_the_end_of_a_long_sequence(backend: Subject, rest: int) -> None:
 
 
 @pytest.mark.only(library="numpy", compiled=True)
-def test_a_long_sequence_that_nearly_vanishes_time_and_again(backend: Subject) -> None:
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_long_sequence_that_nearly_vanishes_time_and_again(backend: Subject, dtype: str) -> None:
     """Values many orders below those before them keep their digits, wherever the sequence is cut."""
-    n = LONG["float32"]
-    a, x = np.full(n, 1e-3, np.float32), np.zeros(n, np.float32)
-    x[::23] = 1e30
+    n = LONG[dtype]
+    factor, start, least = (1e-3, 1e30, 1e-37) if dtype == "float32" else (1e-27, 1e300, 1e-300)
+    a, x = np.full(n, factor, dtype), np.zeros(n, dtype)
+    x[::23] = start
     right = step_by_step(a.astype(float), x.astype(float))
-    np.testing.assert_allclose(recur(backend, a, x), right, rtol=100 * EPS["float32"], atol=1e-37)
+    np.testing.assert_allclose(recur(backend, a, x), right, rtol=100 * EPS[dtype], atol=least)
 
 
 @pytest.mark.only(library="numpy")
