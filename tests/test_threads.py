@@ -1,8 +1,10 @@
 """That concurrent calls give what single calls give, on every backend, and that threads change no bit."""
 
+import functools
 import math
 import os
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from helpers import Subject, assert_same_bits, dominant, uniform
 
 import tridiag
+from tridiag import kalman
 from tridiag.kernels.jobs import systems
 from tridiag.kernels.jobs.quota import quota
 from tridiag.kernels.jobs.words.systems import Systems
@@ -108,6 +111,58 @@ def test_filters_have_the_threads_that_are_granted_when_they_are_called(
             found.clear()
             getattr(kalman, verb)(y, **model, P0=start)
             assert not found or max(found) == threads - 1  # a call that was met before runs no Python
+
+
+VERBS_OF_JAX: dict[str, Callable[[Any, Any], Any]] = {
+    "solve": lambda b, d: tridiag.solve(-1.0, b, -1.0, d),
+    "solve, perturbed": lambda b, d: tridiag.solve(-1.0, b, -1.0, d, singular="perturb"),
+    "factor": lambda b, d: tridiag.factor(-1.0, b, -1.0).solve(d),
+    "slogdet": lambda b, d: tridiag.slogdet(-1.0, b, -1.0),
+    "solve_block": lambda b, d: tridiag.solve_block(*[b[..., None, None]] * 3, d[..., None]),
+    "linear_recurrence": lambda b, d: tridiag.linear_recurrence(b, d),
+    "logcumsumexp": lambda b, d: tridiag.logcumsumexp(d),
+    "smith_waterman": lambda b, d: tridiag.smith_waterman(d.reshape(-1, 20, 20), gap=-1.0),
+    "kalman": lambda b, d: kalman.log_likelihood(d[..., None], F=F, H=F, Q=F, R=F, m0=F[0], P0=F),
+}
+F = 0.5 * np.eye(1)
+
+
+@pytest.mark.parametrize("traced", [False, True])
+@pytest.mark.parametrize("name", VERBS_OF_JAX)
+def test_jax_arrays_have_the_threads_that_are_granted_when_they_are_given(
+    name: str, traced: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in a program that the caller traces then; one that was traced before keeps its own."""
+    jax = pytest.importorskip("jax")
+    pytest.importorskip("numba")
+    from tridiag.xla import alignment as alignments
+    from tridiag.xla import custom_call
+    from tridiag.xla import kalman as filters
+
+    told: list[int] = []
+
+    def helpers_of(job: Any, known: Any = custom_call.helpers_of) -> int:
+        told.append(known(job))
+        return told[-1]
+
+    for module in (custom_call, alignments, filters):
+        monkeypatch.setattr(module, "helpers_of", helpers_of)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(7)), raising=False)
+    monkeypatch.setattr(systems, "quota", lambda: math.inf)
+    rows = 80 + 20 * traced + 40 * [*VERBS_OF_JAX].index(name)  # no other test has traced such arrays
+    given = jax.numpy.full((2000, rows), 4.0), jax.numpy.ones((2000, rows))
+    programs = []
+    for threads in (5, 1, 7):
+        monkeypatch.setenv("OMP_NUM_THREADS", str(threads))
+        call = functools.partial(VERBS_OF_JAX[name])
+        programs.append(jax.jit(call) if traced else call)
+        told.clear()
+        programs[-1](*given)
+        assert max(told) == threads - 1
+        told.clear()
+        for program in programs:
+            program(*given)
+        assert not told
 
 
 @pytest.mark.parametrize("text", ["0", "many", "-1", "2.5"])

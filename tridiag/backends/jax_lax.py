@@ -25,8 +25,8 @@ from tridiag.algorithms.matrix_rows import Matrix, bands
 from tridiag.algorithms.row_scan import refine_with
 from tridiag.errors import BackendError
 from tridiag.libraries.jax import Operations as ops
-from tridiag.libraries.jax_platforms import later
 from tridiag.problems.forms import Form
+from tridiag.xla.platforms import later
 
 
 def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = None) -> tuple[Any, Any]:

@@ -20,7 +20,8 @@ from tridiag.calls.pairs import Pairs, check_values
 from tridiag.derivatives.jax_batching import batched, lifted
 from tridiag.kernels.jobs.words.alignment import Rules
 from tridiag.libraries.jax import vary_alike
-from tridiag.libraries.jax_platforms import Name, on_platform
+from tridiag.xla.platforms import Name, on_platform
+from tridiag.xla.programs import for_threads, program
 
 
 def run(pairs: Pairs, backend: Backend) -> Any:
@@ -30,7 +31,7 @@ def run(pairs: Pairs, backend: Backend) -> Any:
     return compiled(backend.name, pairs.rules, *vary_alike((pairs.scores, pairs.lengths, pairs.parameters)))
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
+@program(0, 1)
 def compiled(name: Name, rules: Rules, scores: Any, lengths: Any, parameters: tuple[Any, ...]) -> Any:
     """With lengths in their range, and a temperature of which no digits are subnormal: XLA may take those for 0."""
     if lengths is not None:
@@ -95,7 +96,7 @@ def once(
     return tuple(BACKENDS[name].module().smith_waterman(scores, lengths, parameters, wanted, rules))
 
 
-@functools.lru_cache(1024)
+@for_threads
 def aligning(name: Name, wanted: int, rules: Rules, tree: Any) -> Any:
     def align_all(*leaves: Any) -> Any:
         return on_platform(name, once, (wanted, rules), *jax.tree.unflatten(tree, leaves))

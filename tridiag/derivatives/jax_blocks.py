@@ -15,8 +15,9 @@ from tridiag.calls.plan import Call
 from tridiag.derivatives.jax_batching import batched, lifted
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import left_to_compiler, vary_alike
-from tridiag.libraries.jax_platforms import Name, on_platform
 from tridiag.problems.forms import Blocks
+from tridiag.xla.platforms import Name, on_platform
+from tridiag.xla.programs import Program, for_threads
 
 
 def solve_block(call: Call, backend: Backend) -> Any:
@@ -32,7 +33,7 @@ def differentiable_blocks(form: Blocks, name: Name, matrix: blocks.Matrix, d: An
     return left_to_compiler(functools.partial(block_inverse, form, name), (columns, d))(matrix, d)
 
 
-compiled_blocks = jax.jit(differentiable_blocks, static_argnums=(0, 1))
+compiled_blocks = Program(differentiable_blocks, (0, 1))
 
 
 def block_inverse(form: Blocks, name: Name, matrix: blocks.Matrix, d: Any) -> Any:
@@ -53,7 +54,7 @@ def blocks_once(form: Blocks, name: str, matrix: blocks.Matrix, d: Any) -> Any:
     return BACKENDS[name].module().solve_block(matrix, d, form)
 
 
-@functools.lru_cache(4096)
+@for_threads
 def run_blocks(form: Blocks, name: Name) -> Any:
     """The backend's solve, without derivatives; what `vmap` adds to right sides alone is right sides of a matrix."""
 

@@ -23,10 +23,11 @@ from tridiag.backends import BACKENDS, Backend
 from tridiag.calls.plan import Call
 from tridiag.derivatives.jax_batching import batched, lifted
 from tridiag.libraries.jax import left_to_compiler, vary_alike
-from tridiag.libraries.jax_platforms import Name, on_platform
 from tridiag.problems.forms import Form
 from tridiag.xla import split, systems
 from tridiag.xla.partitioning import may_be_sharded
+from tridiag.xla.platforms import Name, on_platform
+from tridiag.xla.programs import Program, for_threads
 
 SCANNED = "jax_scan"  # its determinants are made of operations that JAX derives
 
@@ -44,7 +45,7 @@ def differentiable(matrix: Matrix, form: Form, name: Name) -> Any:
     return left_to_compiler(functools.partial(determinant, form, name), (matrix,), form.axis)(matrix)
 
 
-compiled = jax.jit(differentiable, static_argnums=(1, 2))
+compiled = Program(differentiable, (1, 2))
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
@@ -111,7 +112,7 @@ def run(verb: str, form: Form, name: Name, matrix: Matrix) -> Any:
     return running(verb, form, name, jax.tree.structure(matrix))(*jax.tree.leaves(matrix))
 
 
-@functools.lru_cache(4096)
+@for_threads
 def running(verb: str, form: Form, name: Name, tree: Any) -> Any:
     """The verb as a function of flat arrays; `vmap` adds a leading axis.
 

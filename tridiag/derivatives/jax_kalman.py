@@ -27,6 +27,7 @@ from tridiag.problems.forms import Cut
 from tridiag.problems.state_space import LIKELIHOOD, Model, StateSpace, own_shapes
 from tridiag.xla import split_kalman
 from tridiag.xla.exchange import anywhere
+from tridiag.xla.programs import program
 
 
 class Calls(NamedTuple):
@@ -40,7 +41,7 @@ class Calls(NamedTuple):
 COMPILED = Calls(split_kalman.log_likelihood, split_kalman.gradient)
 
 
-@functools.partial(jax.jit, static_argnums=(2, 3))
+@program(2, 3)
 def log_likelihood(y: Any, model: Model, form: StateSpace, calls: Calls = COMPILED) -> Any:
     if form.diffuse:
         rest = functools.partial(compiled, calls)
@@ -57,7 +58,7 @@ def compiled(calls: Calls, _: str, y: Any, model: Model, form: StateSpace) -> An
     return log_likelihood(y, model, form, calls)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 4))
+@program(0, 1, 4)
 def states_by_kernels(kernels: Any, verb: str, y: Any, model: Model, form: StateSpace) -> tuple[Any, ...]:
     """What ``kernels.filtered(verb, ...)`` finds of the states; their derivatives are those of `jax_scan`."""
     if form.diffuse:
@@ -156,7 +157,7 @@ def of_whole(verb: str, function: Callable[..., Any], form: StateSpace) -> Calla
     return functools.partial(split_kalman.gathered_from_devices, function, split_kalman.RESULTS[verb], form=form)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 4))
+@program(0, 1, 4)
 def gathered(function: Callable[..., Any], verb: str, y: Any, model: Model, form: StateSpace) -> Any:
     """What a backend that knows whole series only computes of the steps that a device has."""
     whole = functools.partial(in_a_tuple, function, verb)

@@ -21,9 +21,10 @@ from tridiag.derivatives.jax_batching import batched, lifted
 from tridiag.derivatives.jax_systems import Joint
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import left_to_compiler, vary_alike
-from tridiag.libraries.jax_platforms import Name, on_platform
 from tridiag.problems.forms import Recurrence
 from tridiag.selection.choose import alongside
+from tridiag.xla.platforms import Name, on_platform
+from tridiag.xla.programs import Program, for_threads
 
 
 def recurrence(verb: str, call: Call, backend: Backend, out: Any) -> Any:
@@ -41,7 +42,7 @@ def differentiable_recurrence(verb: str, form: Recurrence, name: Name, coefficie
     return function(coefficients, x, init)
 
 
-compiled_recurrence = jax.jit(differentiable_recurrence, static_argnums=(0, 1, 2))
+compiled_recurrence = Program(differentiable_recurrence, (0, 1, 2))
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
@@ -181,7 +182,7 @@ def run_recurrence(verb: str, form: Recurrence, name: Name, *arrays: Any) -> Any
     return running(verb, form, name, tree)(*leaves)
 
 
-@functools.lru_cache(4096)
+@for_threads
 def running(verb: str, form: Recurrence, name: Name, tree: Any) -> Any:
     """The verb as a function of flat arrays."""
     once, static = (recurrence_adjoint, (form,)) if verb == "adjoint" else (recurrence_once, (verb, form))

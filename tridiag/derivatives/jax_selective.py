@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
-
 from tridiag.backends import BACKENDS, Backend
-from tridiag.libraries.jax_platforms import Name, on_platform
 from tridiag.problems.selective import Operands, SelectiveScan
+from tridiag.xla.platforms import Name, on_platform
+from tridiag.xla.programs import Program
 
 
 def run(operands: Operands, form: SelectiveScan, backend: Backend, traced: bool, out: Any) -> tuple[Any, Any]:
@@ -21,7 +20,7 @@ def scanned(form: SelectiveScan, name: Name, *operands: Any) -> tuple[Any, Any]:
     return found
 
 
-compiled = jax.jit(scanned, static_argnums=(0, 1))
+compiled = Program(scanned, (0, 1))
 
 
 def once(form: SelectiveScan, name: str, *operands: Any) -> tuple[Any, Any]:

@@ -34,8 +34,9 @@ from tridiag.derivatives.jax_batching import batched, lifted
 from tridiag.derivatives.jax_trees import register
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import is_traced, left_to_compiler, vary_alike, whole_along
-from tridiag.libraries.jax_platforms import Name, on_platform
 from tridiag.problems.forms import Form
+from tridiag.xla.platforms import Name, on_platform
+from tridiag.xla.programs import Program, for_threads
 
 
 def solve(call: Call, backend: Backend, check: bool, out: Any, factors: Any) -> Any:
@@ -54,7 +55,7 @@ def differentiable(matrix: Matrix, d: Any, factors: Any, form: Form, name: Name)
     return function(matrix, factors, d)
 
 
-compiled = jax.jit(differentiable, static_argnums=(3, 4))
+compiled = Program(differentiable, (3, 4))
 
 
 def fit(factors: Any, form: Form) -> Any:
@@ -77,7 +78,7 @@ def perturbed_solution(matrix: Matrix, d: Any, form: Form, name: Name, eps: floa
     return function(matrix, d)
 
 
-compiled_perturbed = jax.jit(perturbed_solution, static_argnums=(2, 3, 4))
+compiled_perturbed = Program(perturbed_solution, (2, 3, 4))
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
@@ -275,7 +276,7 @@ def run(verb: str, form: Form, name: Name, matrix: Matrix, factors: Any, *arrays
     return running(verb, form, name, *map(jax.tree.structure, fixed))(*jax.tree.leaves(fixed), *arrays)
 
 
-@functools.lru_cache(4096)
+@for_threads
 def running(verb: str, form: Form, name: Name, matrix_tree: Any, factors_tree: Any) -> Any:
     """The verb as a function of flat arrays; `vmap` adds a leading axis, of length 1 where an array is shared."""
     size, end = matrix_tree.num_leaves, matrix_tree.num_leaves + factors_tree.num_leaves
@@ -328,7 +329,7 @@ def make_factors(matrix: Matrix, form: Form, name: str) -> tuple[Any, Any]:
     return factors, factors.status
 
 
-compiled_factors = jax.jit(make_factors, static_argnums=(1, 2))
+compiled_factors = Program(make_factors, (1, 2))
 
 
 def reciprocal_condition(call: Call, backend: Backend, status: Any) -> Any:
@@ -355,7 +356,7 @@ def condition_on_devices(matrix: Matrix, status: Any, form: Form, name: Name) ->
     return condition.reciprocal(ops, solve, matrix, form, status, again)
 
 
-compiled_condition = jax.jit(condition_of, static_argnums=(2, 3))
+compiled_condition = Program(condition_of, (2, 3))
 
 
 register()

@@ -10,7 +10,7 @@ import numpy as np
 from tridiag.kernels.jobs.alignment import all_three, kind_of, make_job
 from tridiag.kernels.jobs.systems import threads
 from tridiag.kernels.jobs.words.alignment import Alignment, Rules
-from tridiag.xla.custom_call import target
+from tridiag.xla.custom_call import helpers_of, target
 
 
 def smith_waterman(
@@ -32,5 +32,5 @@ def smith_waterman(
     operands |= dict(zip(range(first, first + 3), all_three([*parameters]), strict=True))
     operands = {place: x for place, x in operands.items() if x is not None}
     function = jax.ffi.ffi_call(target(*job.kernel), tuple(results.values()))
-    words = np.concatenate((job.words, [job.helpers, 0], [*operands, *results]))
+    words = np.concatenate((job.words, [helpers_of(job), 0], [*operands, *results]))
     return tuple(function(*operands.values(), job=words))

@@ -29,6 +29,7 @@ from tridiag.kernels.table import kernel, name_of
 from tridiag.libraries.jax import vary_alike
 from tridiag.problems.forms import Blocks, Cut, Form, Recurrence
 from tridiag.xla.partitioning import cut_over, devices_at_once, divided, may_be_sharded, tag
+from tridiag.xla.programs import for_threads
 
 Shape = tuple[int, ...]
 
@@ -252,7 +253,7 @@ def shard_over_devices(
     return call(*operands, tag(function.__name__, form))
 
 
-@functools.lru_cache(4096)
+@for_threads
 def partitioned(
     function: Callable[..., Any],
     split: Any,

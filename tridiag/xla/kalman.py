@@ -16,7 +16,7 @@ from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.jobs.words.job import POINTERS
 from tridiag.libraries.jax import vary_alike
 from tridiag.problems.state_space import Model, StateSpace, entries
-from tridiag.xla.custom_call import target
+from tridiag.xla.custom_call import helpers_of, target
 
 
 def log_likelihood(y: Any, model: Model, form: StateSpace, missing: bool) -> Any:
@@ -100,6 +100,6 @@ def call(
     job = make_job(family, kind, form, tuple(shapes), dtype, workers_for(kind, form))
     places = [*range(POINTERS, POINTERS + K.INPUTS), *(POINTERS + operand for operand in more), *results]
     kinds = tuple(jax.ShapeDtypeStruct(shape, dtype) for shape in results.values())
-    words = np.array([*job.words, job.helpers, 0, *places])
+    words = np.array([*job.words, helpers_of(job), 0, *places])
     found = jax.ffi.ffi_call(target(*job.kernel), kinds)(*operands, *more.values(), job=words)
     return vary_alike((*found, operands[0]))[:-1]

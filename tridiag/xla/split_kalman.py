@@ -33,6 +33,7 @@ from tridiag.xla import kalman
 from tridiag.xla.exchange import all_rows, anywhere, index, own_rows
 from tridiag.xla.kalman import Stretch, symmetric, triangle
 from tridiag.xla.partitioning import cut_over, divided, may_be_sharded, tag
+from tridiag.xla.programs import for_threads
 
 RESULTS = {FILTER: (*(True,) * 4, False), SMOOTHER: (True, True, False), LIKELIHOOD: (False,)}  # which have time
 TIMED = (True, *(name in MATRICES for name in Model._fields))  # which of y and the model have an axis of time
@@ -377,7 +378,7 @@ def shard_over_devices(verb: Verb, y: Any, model: Model, form: StateSpace, missi
     return of_series(verb, form, missing, shapes)(*operands, tag(results, verb.timed, form, missing))
 
 
-@functools.lru_cache(4096)
+@for_threads
 def of_series(verb: Verb, form: StateSpace, missing: bool | None, shapes: Sequence[Shape]) -> Any:
     """The verb as a function of arrays that may be sharded along the batch and along time: `divided`."""
     ranks, count, timed = len(form.batch), len(TIMED), (*TIMED, *verb.timed)

@@ -14,7 +14,10 @@ from jax.sharding import SingleDeviceSharding
 from tridiag.calls.checks import check_readable
 from tridiag.calls.plan import Call, Plan, cached_plan
 from tridiag.calls.singular import raise_if_singular
+from tridiag.kernels.jobs.logsumexp import WEIGHTED
+from tridiag.kernels.jobs.systems import worth_threads
 from tridiag.libraries.jax import default_platform, is_traced, platform_of
+from tridiag.xla.programs import Program
 
 RECURRENCES = {"linear_recurrence": "a", "matrix_recurrence": "A", "log_linear_recurrence": "log_a", "logcumsumexp": ""}
 NUMBERS = (int, float, complex)
@@ -75,7 +78,11 @@ def jitted(plan: Plan, finish: Callable[[Call], Any], order: int, check: bool = 
         right = given[order] if len(given) > order else None
         return Call(plan, (*given[:order], *mask), right, tuple(given[order + 1 :]))
 
-    return Bound(jax.jit(lambda *arguments: finish(prepared(*arguments))), prepared, check)
+    def whole(*arguments: Any) -> Any:
+        return finish(prepared(*arguments))
+
+    keep = Program if worth_threads(plan.form, WEIGHTED) else jax.jit
+    return Bound(keep(whole), prepared, check)
 
 
 def run(bound: Bound | None, *given: Any) -> Any:

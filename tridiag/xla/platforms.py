@@ -11,6 +11,8 @@ from jax import lax
 from jax.extend.core import Primitive
 from jax.interpreters import mlir
 
+from tridiag.xla.programs import for_threads
+
 Name = str | tuple[tuple[str, str], ...]  # of a backend, or of one for each platform, first for the one here
 
 
@@ -27,7 +29,7 @@ def on_platform(name: Name, function: Callable[..., Any], static: tuple[Any, ...
     return lax.platform_dependent(*arrays, **branches)
 
 
-@functools.lru_cache(4096)
+@for_threads
 def branch(function: Callable[..., Any], static: tuple[Any, ...], name: str) -> Callable[..., Any]:
     """Jitted, so that JAX traces it once."""
     return jax.jit(functools.partial(function, *static, name))
