@@ -149,3 +149,18 @@ def test_a_key_of_jax_draws_from_a_model_of_numpy_arrays() -> None:
     np.testing.assert_array_equal(found, kalman.simulation_smoother(jax.numpy.asarray(y), key, **arrays))
     with pytest.raises(TypeError, match="y is a masked array"):
         kalman.simulation_smoother(np.ma.masked_invalid(y), key, **numbers)
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch", "jax"])
+@pytest.mark.parametrize("name", ["Q", "R", "P0"])
+def test_nothing_is_drawn_from_what_is_no_covariance(name: str, library: str) -> None:
+    """A negative variance once drew as zero does."""
+    pytest.importorskip(library)
+    given = {key: to_library(library, x) for key, x in model(2, 2).items()}
+    for bad, told in (
+        (np.diag([1.0, -1.0]), "-1; a variance is not negative"),
+        (np.diag([1.0, np.inf]), "P0 has an infinite" if name == "P0" else "inf; wanted a finite covariance"),
+        (np.array([[1.0, 2.0], [2.0, 1.0]]), "not positive semidefinite"),
+    ):
+        with pytest.raises(ValueError, match=f"{name}.* {told}" if name not in told else told):
+            kalman.simulate(generator(library), 6, **given | {name: to_library(library, bad)})

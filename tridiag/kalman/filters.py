@@ -39,7 +39,8 @@ def filter(
     F, H, Q, R : array
         One matrix for all steps of all series, (k, k), (p, k), (k, k), (p, p), or (..., time, rows, columns), where
         time has length n or 1 and ``...`` broadcasts against the batch axes of ``y``. A model for each of s series
-        needs its time axis: (s, 1, k, k). Q and R may be singular, and 0. ``F[n-1]``, ``Q[n-1]`` are never read.
+        needs its time axis: (s, 1, k, k). Q and R may be singular, and 0, and are finite: what tells nothing is NaN in
+        ``y``. ``F[n-1]``, ``Q[n-1]`` are never read.
     m0, P0 : array
         Mean and covariance of x[0] before y[0] is seen, (..., k) and (..., k, k). A state whose variance is infinite is
         unknown at first. Where the values of P0 cannot be read, as those of an argument of `jax.jit` or on a GPU,

@@ -10,7 +10,7 @@ import numpy as np
 
 from tridiag.algorithms import kalman_square_roots
 from tridiag.calls.checks import check_count
-from tridiag.calls.state_space import NO_INTERCEPTS, Call, Intercepts, parameters_of, prepare
+from tridiag.calls.state_space import NO_INTERCEPTS, Call, Intercepts, check_values, parameters_of, prepare
 from tridiag.calls.torch_compile import compiling, graph
 from tridiag.kalman.filters import smoother
 from tridiag.kalman.intercepts import recurrence_of, times
@@ -100,6 +100,7 @@ def call_of(generator: Any, steps: int, arrays: dict[str, Any], model: dict[str,
             f"P0 has an infinite variance, from which nothing can be drawn, of states {list(call.form.diffuse)}, which "
             'are unknown at first; give one that is finite, as model | {"P0": ...}'
         )
+    check_values(call, {"y": y} | arrays)
     return call
 
 

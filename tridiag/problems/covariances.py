@@ -1,4 +1,4 @@
-"""What is asked of covariances: that they are symmetric and positive semidefinite, but for rounding."""
+"""What is asked of covariances: that they are finite, symmetric and positive semidefinite, but for rounding."""
 
 from __future__ import annotations
 
@@ -22,6 +22,15 @@ def rounding(dtype: Any) -> float:
     return max(tolerance(dtype), 16 * float(np.finfo(np.float32).eps))
 
 
+UNKNOWN = "in P0 a variance is inf, of a state of which nothing is known at first, and nothing else"
+ADVICE = {
+    "Q": UNKNOWN,
+    "R": "an observation that tells nothing is left out: NaN in y",
+    "P0": UNKNOWN,
+    "cov": "a single step knows nothing of states that are unknown",
+}
+
+
 def check_covariance(name: str, values: Any, n: int) -> None:
     """As `check_each`, of those of a series of n steps that are read."""
     if name == "Q" and n < 2:
@@ -32,7 +41,10 @@ def check_covariance(name: str, values: Any, n: int) -> None:
 
 
 def check_each(name: str, values: Any) -> None:
-    """Refuse one that is not symmetric, has a negative variance or eigenvalue, but for rounding; NaN is let through."""
+    """Refuse one that is not finite or symmetric, has a negative variance or eigenvalue, but for rounding.
+
+    NaN is let through.
+    """
     values = np.asarray(values, np.result_type(values.dtype, np.float32))
     if is_small(values) and surely(values.reshape(values.shape[-2:]).tolist(), values.dtype):
         return
@@ -54,6 +66,10 @@ def check_each(name: str, values: Any) -> None:
     if len(negative):
         at = (*map(int, negative[0]), int(negative[0][-1]))
         raise ValueError(f"{name}{[*at]} is {values[at]:.6g}; a variance is not negative")
+    infinite = np.argwhere(np.isinf(values))
+    if len(infinite):
+        at = (*map(int, infinite[0]),)
+        raise ValueError(f"{name}{[*at]} is {values[at]:.6g}; wanted a finite covariance; {ADVICE[name]}")
     check_eigenvalues(name, values, ~good)
 
 
@@ -91,7 +107,7 @@ def surely(rows: list[list[float]], dtype: Any) -> bool:
     largest = max([rows[i][i] for i in range(k)])
     apart, more = largest * tolerance(dtype), added(largest, dtype)
     for i, row in enumerate(rows):
-        if not row[i] >= 0:
+        if not 0 <= row[i] < math.inf:
             return False
         for j in range(i):
             if not abs(row[j] - rows[j][i]) <= apart:
@@ -114,7 +130,7 @@ BLOCK_OF_LAPACK = 2**14  # entries of those, where LAPACK looks at them; of more
 
 
 def sound(values: Any) -> Any:
-    """Which are certainly symmetric and positive semidefinite; of the others only `check_covariance` can tell."""
+    """Which are certainly finite, symmetric and positive semidefinite; of others only `check_covariance` can tell."""
     *batch, k, _ = values.shape
     every = values.reshape(-1, k, k)
     size, look = BLOCK, eliminated
@@ -151,7 +167,7 @@ def eliminated(values: Any) -> Any:
     variances = [rows[i][i] for i in range(k)]
     largest = functools.reduce(np.maximum, variances)
     apart, more = largest * tolerance(values.dtype), added(largest, values.dtype)
-    good = functools.reduce(np.logical_and, [x >= 0 for x in variances])
+    good = functools.reduce(np.logical_and, [x >= 0 for x in variances], largest < math.inf)
     for i in range(k):
         for j in range(i):
             good &= abs(rows[i][j] - rows[j][i]) <= apart

@@ -57,10 +57,10 @@ def kalman(verb: str, given: list[Any], method: str, backend: str) -> Any:
     if bound.scattered:
         return kalman(verb, [*map(np.ascontiguousarray, given)], method, backend)
     form = bound.form
-    for name, k in CHECKED:
-        check_covariance(name, given[k], form.n)
     if np.isposinf(given[-1]).any():  # of P0: a start that is unknown
         return None
+    for name, k in CHECKED:
+        check_covariance(name, given[k], form.n)
     missing = bool(np.isnan(given[0]).any())
     if missing:
         form = form._replace(missing=True)
