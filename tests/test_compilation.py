@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
+import signal
+import traceback
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +15,7 @@ from numba import cfunc, njit, types
 from numba.core.codegen import JITCPUCodegen
 from numba.core.registry import cpu_target
 
+from tridiag.kernels.runtime import keyboard
 from tridiag.kernels.runtime.compilation import of_a_kernel
 from tridiag.kernels.simd.compiled import compiled
 
@@ -101,3 +105,20 @@ def test_a_function_is_compiled_once_for_all_constants() -> None:
     whole = cfunc(NUMBERS)(lambda x: sum_of_three(x))
     assert whole.ctypes(5) == 6 + 7 + 10
     assert len(shifted.signatures) == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs signals, as POSIX has them")
+def test_ctrl_c_shows_where_the_work_was() -> None:
+    """And no frame of what defers it."""
+
+    def work() -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt) as found, keyboard.interruptible():
+            work()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    names = [frame.name for frame in traceback.extract_tb(found.value.__traceback__)]
+    assert names == ["test_ctrl_c_shows_where_the_work_was", "work"]

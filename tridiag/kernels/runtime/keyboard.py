@@ -45,9 +45,22 @@ def interruptible() -> Iterator[None]:
     sys.unraisablehook = hook
     try:
         yield
+    except KeyboardInterrupt as error:
+        forget_handler(error)
+        raise
     finally:
         sys.unraisablehook = said
         signal.signal(signal.SIGINT, usual)
+
+
+def forget_handler(error: KeyboardInterrupt) -> None:
+    """Take the frames of this module out of its traceback: it shows where the work was, as without a handler."""
+    place = error.__traceback__
+    while place is not None and (after := place.tb_next) is not None:
+        if after.tb_frame.f_code.co_filename == __file__:
+            place.tb_next = after.tb_next
+        else:
+            place = after
 
 
 def is_in_llvm(frame: FrameType | None) -> bool:
