@@ -27,7 +27,7 @@ from tridiag.backends.numba_thomas import Checked, Threaded, checked, extents, v
 from tridiag.kernels import filter_gradients, first_steps
 from tridiag.kernels.jobs import logsumexp
 from tridiag.kernels.jobs.batches import contiguous, is_packed, packed
-from tridiag.kernels.jobs.kalman import expected, is_soon_checked, kind_of, workers_for, worth
+from tridiag.kernels.jobs.kalman import expected, is_soon_checked, kind_of, workers_for
 from tridiag.kernels.jobs.kalman import make_job as make_filter_job
 from tridiag.kernels.jobs.matrices import make_matrix_job, reads_in_place
 from tridiag.kernels.jobs.recurrences import make_job
@@ -315,11 +315,8 @@ def bound_kalman(
     values = expected(form, shapes)
     if not is_soon_checked(values):
         return None
-    kind = kind_of(form, bool(form.missing), verb != LIKELIHOOD)
     guard = Guard(kernel("filter_guard", dtype.name).address, values)
-
-    def run() -> Callable[..., int]:
-        return filter_call(verb, form, shapes, dtype).run
-
-    call = Threaded(run) if worth(kind, form) >= WORTH_A_THREAD else Checked(run())
+    found = filter_call(verb, form, shapes, dtype)
+    threaded = found.job.unknowns >= WORTH_A_THREAD
+    call = Threaded(lambda: filter_call(verb, form, shapes, dtype).run) if threaded else Checked(found.run)
     return call, guard, results_of(verb, form)

@@ -258,7 +258,7 @@ class Sequences(NamedTuple):
 
         code.depth += 1
         if self.strided:
-            anywhere = Numbers(self.m, [job.numbers[k] for k in range(C.NUMBERS)])
+            anywhere = Numbers(self.m, [job.numbers[k] for k in C.NUMBERS])
             first = code.integer(0)
             for abreast in (ABREAST, 2, 1) if self.m <= LARGEST_OF_NUMBERS else (2, 1):
                 end = count / abreast * abreast

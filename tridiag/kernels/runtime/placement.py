@@ -15,7 +15,7 @@ from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.memory import free, malloc
 from tridiag.kernels.simd.records import address_of, at
 
-PROCESSORS = 16  # words of a bit a processor, as many as the C library has; with more processors nothing is said
+MASK = 16  # words of a bit a processor, as many as the C library has; with more processors nothing is said
 ATTRIBUTES = 8  # words of pthread_attr_t, 56 bytes on x86-64 and 64 on AArch64
 
 
@@ -23,7 +23,7 @@ class Start(Record):
     """What a thread is made with, and gives back."""
 
     argument = Word()
-    processors = Words(PROCESSORS)  # those of its maker; none where nothing is said
+    processors = Words(MASK)  # those of its maker; none where nothing is said
 
 
 class Making(Record):
@@ -34,7 +34,7 @@ class Making(Record):
 
 
 start_at, making_at, START_SIZE, MAKING_SIZE = at(Start), at(Making), Start.size(), Making.size()
-MASK_SIZE = types.uint64(8 * PROCESSORS)
+MASK_SIZE = types.uint64(8 * MASK)
 ITSELF = types.int32(0)
 
 
@@ -47,16 +47,14 @@ def change(start, processor):
 @compiled
 def look(start):
     """The processor that the calling thread runs on, where it may use others too; else -1."""
-    for k in range(PROCESSORS):
-        start.processors[k] = 0
     here = system.sched_getcpu()
-    if here < 0 or here >= 64 * PROCESSORS:
+    if here < 0 or here >= 64 * MASK:
         return -1
     if system.sched_getaffinity(ITSELF, MASK_SIZE, address_of(start.processors)) != 0:
         return -1
     others = 0
     change(start, here)
-    for k in range(PROCESSORS):
+    for k in range(MASK):
         others |= start.processors[k]
     change(start, here)
     return here if others != 0 else -1
@@ -88,7 +86,7 @@ def create(function, argument):
         start_at(memory).argument = argument
         made = create_elsewhere(making_at(making), function, start_at(memory))
         if not made:
-            for k in range(PROCESSORS):
+            for k in range(MASK):
                 start_at(memory).processors[k] = 0
             made = system.pthread_create(making_at(making).addresses.handle, 0, function, memory) == 0
     free(making)
@@ -101,7 +99,7 @@ def create(function, argument):
 def begun(memory):
     """What the calling thread was made for, which may use all processors of its maker from here on."""
     start, said = start_at(memory), 0
-    for k in range(PROCESSORS):
+    for k in range(MASK):
         said |= start.processors[k]
     if said != 0:
         system.sched_setaffinity(ITSELF, MASK_SIZE, address_of(start.processors))

@@ -14,8 +14,7 @@ MOST = 8  # the highest order: all pointers have a place
 
 
 # of a vector of the result, of x, and of what is before; of a column and of a row of a matrix
-OF_Y, OF_X, OF_INIT, OF_COLUMN, OF_ROW = range(5)
-NUMBERS = 5
+NUMBERS = OF_Y, OF_X, OF_INIT, OF_COLUMN, OF_ROW = range(5)
 
 
 def operands(order: int) -> int:
@@ -32,7 +31,7 @@ class Recurrences(Job):
     length, stretch, stretches, axes = Word(), Word(), Word(), Word()
     blocks, chunk = Word(), Word()  # of each sequence, where it is cut, and the steps of each lane in a block
     sides = Word()  # right sides of a block tridiagonal matrix
-    numbers = Words(NUMBERS)  # STRIDED: the bytes from number to number, as the constants below
+    numbers = Words(len(NUMBERS))  # STRIDED: the bytes from number to number, by the constants above
 
 
 TABLE = Recurrences.words
