@@ -111,6 +111,20 @@ def test_coefficients_that_grow() -> None:
         np.testing.assert_allclose(y, wanted, rtol=1e-12)  # infinities and NaN in their places, too
 
 
+@pytest.mark.parametrize(("dtype", "order"), ORDERS)
+def test_values_that_nearly_vanish_keep_their_digits(dtype: str, order: int) -> None:
+    """Factors between the steps of a vector are subnormal, and values so large that the products with them are not."""
+    rng, limits = np.random.default_rng(order), np.finfo(dtype)
+    for n, count, every in itertools.product((3, 9, 40, 300), (1, 3, 19), (5, 31)):
+        for w in (limits.tiny * 3, limits.tiny**0.5, limits.tiny**0.1, limits.tiny**0.04):
+            x = np.zeros((count, n), dtype)
+            x[:, ::every] = limits.max**0.8 * rng.uniform(0.5, 1, x[:, ::every].shape)
+            for a in ([w] * order, [0.0] * (order - 1) + [w], [w] + [0.0] * (order - 1)):
+                a = [np.dtype(dtype).type(number) for number in a]
+                y, wanted = recurrence(a, x), step_by_step(a, x)
+                assert (abs(y - wanted) <= 100 * limits.eps * wanted + limits.tiny).all(), (n, count, every, a)
+
+
 def test_many_sequences_on_all_threads() -> None:
     rng = np.random.default_rng(3)
     for shape in ((60_000, 7), (3, 200_000), (500, 1001)):

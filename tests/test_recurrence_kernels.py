@@ -48,6 +48,15 @@ def end_to_end(rng: np.random.Generator, dtype: str, largest: float) -> tuple[np
     return a, x
 
 
+def step_by_step(a: np.ndarray, x: np.ndarray, turn: int) -> np.ndarray:
+    """In extended precision; ``turn``: -1 from the last step on, or 1."""
+    y = np.zeros(x.shape, np.longdouble)
+    before = y[:, 0]
+    for t in range(x.shape[1])[::turn]:
+        before = y[:, t] = a[:, t].astype(np.longdouble) * before + x[:, t]
+    return y
+
+
 def forget() -> None:
     """No job is met again."""
     fast_path.forget()
@@ -98,6 +107,25 @@ def test_vectors_of_steps_are_finite_where_the_sequence_is(dtype: str, monkeypat
             wanted = tridiag.linear_recurrence(a, x, reverse=reverse, backend="numpy_scan")
         found = tridiag.linear_recurrence(a, x, reverse=reverse, backend="numba_scan")
         np.testing.assert_allclose(found, wanted, rtol=1000 * np.finfo(dtype).eps)
+
+
+@pytest.mark.usefixtures("forgetful")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_vectors_of_steps_keep_the_digits_of_what_nearly_vanishes(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products of coefficients are subnormal, and values so large that the products with them are not."""
+    pytest.importorskip("numba")
+    monkeypatch.setattr(jobs, "kind_end_to_end", lambda *facts: C.STREAM)
+    rng, limits = np.random.default_rng(7), np.finfo(dtype)
+    for case in range(200):
+        a, x = end_to_end(rng, dtype, 1.0)
+        a = (limits.tiny ** np.abs(a) ** (case % 4)).astype(dtype)  # the smaller ones more and more rarely
+        far_apart = rng.random(x.shape) < 0.05
+        x = np.where(far_apart, x * limits.max**0.8, 0).astype(dtype)
+        a, reverse = a * (rng.random(a.shape) < 0.9).astype(dtype), bool(case % 2)
+        turn = -1 if reverse else 1
+        wanted, size = step_by_step(a, x, turn), step_by_step(a, abs(x), turn)
+        found = tridiag.linear_recurrence(a, x, reverse=reverse, backend="numba_scan")
+        assert (abs(found - wanted) <= 100 * limits.eps * size + limits.tiny).all(), (x.shape, case)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -560,14 +560,18 @@ def test_the_end_of_a_long_sequence(backend: Subject, rest: int) -> None:
 
 @pytest.mark.only(library="numpy", compiled=True)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_a_long_sequence_that_nearly_vanishes_time_and_again(backend: Subject, dtype: str) -> None:
-    """Values many orders below those before them keep their digits, wherever the sequence is cut."""
+def test_a_long_sequence_that_nearly_vanishes_time_and_again(
+    backend: Subject, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Values many orders below those before them keep their digits, wherever the sequence is cut, or if it is not."""
     n = LONG[dtype]
     factor, start, least = (1e-3, 1e30, 1e-37) if dtype == "float32" else (1e-27, 1e300, 1e-300)
     a, x = np.full(n, factor, dtype), np.zeros(n, dtype)
     x[::23] = start
     right = step_by_step(a.astype(float), x.astype(float))
-    np.testing.assert_allclose(recur(backend, a, x), right, rtol=100 * EPS[dtype], atol=least)
+    for threads in ("1", "2", "5"):
+        monkeypatch.setenv("OMP_NUM_THREADS", threads)
+        np.testing.assert_allclose(recur(backend, a, x), right, rtol=100 * EPS[dtype], atol=least)
 
 
 @pytest.mark.only(library="numpy")

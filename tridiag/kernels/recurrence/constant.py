@@ -3,8 +3,8 @@
 What lanes make of 0 is found by joining neighbours, halves of two steps, then of four, up to all lanes: a half that is
 behind another gets what the last steps of that one hand on to it. The vector before is joined in the same way. Short
 sequences that lie end to end are read as one: factors across the beginning of a sequence are 0. Where factors grow
-beyond LARGEST, or a value is not finite, plain loops compute all once more, step by step. That a value is not finite is
-seen at the end: what is not, times any factor, makes all that follow not finite.
+beyond LARGEST or are subnormal, or a value is not finite, plain loops compute all once more, step by step. That a value
+is not finite is seen at the end: what is not, times any factor, makes all that follow not finite.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import LINE, Code
 
 LARGEST = 1024.0
+SMALLEST = {4: 2.0**-126, 8: 2.0**-1022}  # what is not subnormal, by the bytes of a number
+# Factors are found so many times as large: none is 0 where it is smaller than SMALLEST but not 0, nor are sums of
+# products of two up to LARGEST infinite
+RAISED = {4: 2.0**104, 8: 2.0**1000}
 
 Key = tuple[int, int]  # the length of a half, and one of its last steps
 
@@ -44,9 +48,13 @@ class Steps(NamedTuple):
 
     # ------------------------------------------------------------------------------------------- factors
 
-    def handed_on(self, code: Code, a: list[Value]) -> tuple[list[list[Value]], Value]:
-        """By a value that is 1, 2, ... steps before the first lane, to each lane; and whether no factor is large."""
-        answer = [code.like(a[0], 1.0)]  # to a single 1: the value so many steps behind it
+    def handed_on(self, code: Code, n: Value, a: list[Value]) -> tuple[list[list[Value]], Value]:
+        """By a value that is 1, 2, ... steps before the first lane, to each lane; and whether all can be trusted.
+
+        ``n``: steps of a sequence, behind which no factor is used.
+        """
+        raised, lowered = RAISED[code.size_of_real], 1 / RAISED[code.size_of_real]
+        answer = [code.like(a[0], raised)]  # to a single number: the value so many steps behind it
         for k in range(1, code.lanes):
             answer.append(total([a[j] * answer[k - 1 - j] for j in range(min(k, self.order))]))
         handed = [
@@ -56,10 +64,12 @@ class Steps(NamedTuple):
             ]
             for j in range(self.order)
         ]
-        small = code.all_lanes()
+        unused, trusted = ~first_lanes(code, n), code.all_lanes()
         for numbers in handed:
-            small = small & (code.magnitude(vector(code, numbers)) <= LARGEST)
-        return handed, code.bits(small) == (1 << code.lanes) - 1
+            size = code.magnitude(vector(code, numbers))
+            exact = (size == 0) | (size >= SMALLEST[code.size_of_real] * raised)
+            trusted = trusted & (unused | (exact & (size <= LARGEST * raised)))
+        return [[x * lowered for x in numbers] for numbers in handed], code.bits(trusted) == (1 << code.lanes) - 1
 
     def steps_of(self, width: int) -> range:
         """Those of a half that hand something on, last one first."""
@@ -161,7 +171,7 @@ class Vectors(NamedTuple):
         (count, n), operands = words[:2], [words[k : k + 3] for k in range(2, len(words), 3)]
         more, vectors = operands[C.A :], Steps(self.order, self.backward)
         handed, trusted = vectors.handed_on(
-            code, [code.load_as(code.real, address) for address, _, _ in more[: self.order]]
+            code, n, [code.load_as(code.real, address) for address, _, _ in more[: self.order]]
         )
         known = {(w, j): vectors.factor(code, handed, w, j) for w in widths(code) for j in vectors.steps_of(w)}
         factors = Factors(lambda key: known[key], lambda key, lane: same_in_all(code, known[key], lane))
@@ -200,7 +210,7 @@ class EndToEnd(NamedTuple):
         """
         n, table, *coefficients = words
         zero, lanes, vectors = code.integer(0), code.lanes, Steps(self.order, self.backward)
-        handed, trusted = vectors.handed_on(code, [code.load_as(code.real, address) for address in coefficients])
+        handed, trusted = vectors.handed_on(code, n, [code.load_as(code.real, address) for address in coefficients])
         size, places = self.size(code), self.places(code)
 
         def step(k: Value, position: Any) -> Any:

@@ -3,19 +3,21 @@
 What the lanes of a vector make of 0, and the products of their coefficients, are found by joining halves of two steps,
 then of four, up to all lanes: a half that is behind another goes on from its last step. The value before the vector is
 joined in the same way. The coefficient of the first step of a sequence is 0, so that it takes nothing from the one
-before: short sequences cost as little as long ones. A vector in which a product of coefficients exceeds LARGEST, or a
-value is not finite, is computed once more, step by step.
+before: short sequences cost as little as long ones. A vector in which a product of coefficients exceeds LARGEST or is
+subnormal beside values that are not MODEST, or a value is not finite, is computed once more, step by step.
 """
 
 from __future__ import annotations
 
+import functools
+import operator
 from typing import Any, NamedTuple
 
 from tridiag.kernels.access.moves import first_lanes, same_in_all
 from tridiag.kernels.access.operands import bytes_of_real
 from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.recurrence.apart import bringing_steps, first_of, step_of
-from tridiag.kernels.recurrence.constant import LARGEST, Steps
+from tridiag.kernels.recurrence.constant import LARGEST, SMALLEST, Steps
 from tridiag.kernels.recurrence.order import Order, dispatch
 from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.runtime.workspace import allocate_workspace, free_workspace
@@ -29,7 +31,19 @@ from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import LINE, Code
 
 MOST_STEPS = 2**62  # more than there are
+ROUNDED_UP = 1.001
+# by the bytes of a number: such values, times products up to LARGEST, times half a subnormal number, are subnormal
+MODEST = {4: 2.0**14, 8: 2.0**43}
 LARGEST_FINITE = {4: 3.4028234663852886e38, 8: 1.7976931348623157e308}  # by the bytes of a number
+
+
+class Joined(NamedTuple):
+    """What the lanes of a vector make of 0, and what tells whether that can be trusted."""
+
+    value: Value
+    product: Value  # of all coefficients up to a lane's
+    largest: Value  # product of any half
+    lossy: Value  # where a product of any half is subnormal, or 0 though no coefficient is
 
 
 class Vector(NamedTuple):
@@ -41,26 +55,35 @@ class Vector(NamedTuple):
     first: Value
     behind: list[Value]  # for each width of halves, which lanes lie in the second one
 
-    def joined(self) -> tuple[Value, Value, Value]:
-        """The values that follow 0; the products of all coefficients up to each; the largest product of any half."""
+    def joined(self) -> Joined:
+        """What the lanes make of 0, by halves."""
         code, lanes = self.code, range(self.code.lanes)
-        value, product, largest = self.x, self.a, code.magnitude(self.a)
+        value, product, largest, lossy = self.x, self.a, code.magnitude(self.a), []
         for width, behind in zip(widths(code), self.behind, strict=True):
             places = [lane - lane % width - 1 if lane & width else lane for lane in lanes]
+            earlier = code.shuffle(product, product, places)
             value = code.where(behind, product * code.shuffle(value, value, places) + value, value)
-            product = code.where(behind, product * code.shuffle(product, product, places), product)
-            largest = code.maximum(largest, code.magnitude(product))
-        return value, product, largest
+            longer = code.where(behind, product * earlier, product)
+            both = behind & (product != 0) & (earlier != 0)
+            lossy.append(both & (code.magnitude(longer) < SMALLEST[code.size_of_real]))
+            product, largest = longer, code.maximum(largest, code.magnitude(longer))
+        return Joined(value, product, largest, functools.reduce(operator.or_, lossy))
 
-    def after(self, before: Value) -> tuple[Value, Value]:
-        """The values that follow some value, in all lanes; and the last of them, in all lanes."""
-        code = self.code
-        value, product, _ = self.joined()
-        found = product * before + value
+    def after(self, before: Value, watched: Value) -> tuple[Value, Value, Value]:
+        """The values that follow some value, in all lanes; and the last of them, in all lanes.
+
+        ``watched``: 0, or 1 where the value before is not modest; and whether the last one is not.
+        """
+        code, joined = self.code, self.joined()
+        found = joined.product * before + joined.value
         last = self.last(found)
-        small = LARGEST ** (1 / code.lanes)  # no product of such coefficients is large
-        usual = (code.magnitude(self.a) <= small) & finite(code, found)
-        return code.fori(0, unless(code, usual), lambda *_: self.looked_at(before, found), (found, last))
+        watched = unless(code, self.grows_little() & modest(code, found), watched)
+        return code.fori(0, watched, lambda *_: self.looked_at(before, found), (found, last, code.integer(0)))
+
+    def grows_little(self) -> Value:
+        """Where no product of such coefficients is large."""
+        code = self.code
+        return code.magnitude(self.a) <= LARGEST ** (1 / code.lanes)
 
     def last(self, x: Value) -> Value:
         return same_in_all(self.code, x, self.code.lanes - 1)
@@ -68,9 +91,18 @@ class Vector(NamedTuple):
     def looked_at(self, before: Value, found: Value) -> Any:
         """The values that were found, or those that steps one after another find."""
         code = self.code
-        right = (self.joined()[2] <= LARGEST) & finite(code, found)
+        least = ROUNDED_UP * SMALLEST[code.size_of_real] ** (1 / code.lanes)  # no product of such coefficients is small
+        never_small = (code.magnitude(self.a) >= least) | (self.a == 0)
+        usual = self.grows_little() & never_small & finite(code, found)
+        (found,) = code.fori(0, unless(code, usual), lambda *_: (self.looked_at_closely(before, found),), (found,))
+        last = self.last(found)
+        return found, last, unless(code, modest(code, last))
+
+    def looked_at_closely(self, before: Value, found: Value) -> Value:
+        code, joined = self.code, self.joined()
+        right = finite(code, found) & (joined.largest <= LARGEST) & ~joined.lossy
         (found,) = code.fori(0, unless(code, right), lambda *_: (self.one_by_one(before),), (found,))
-        return found, self.last(found)
+        return found
 
     def one_by_one(self, before: Value) -> Value:
         code, found = self.code, self.x
@@ -97,13 +129,18 @@ def seconds(code: Code, nothing: Value) -> list[Value]:
     return [code.mask(nothing + sum(1 << lane for lane in lanes if lane & width)) for width in widths(code)]
 
 
+def modest(code: Code, x: Value) -> Value:
+    return code.magnitude(x) <= MODEST[code.size_of_real]
+
+
 def finite(code: Code, x: Value) -> Value:
     return code.magnitude(x) <= LARGEST_FINITE[code.size_of_real]
 
 
-def unless(code: Code, mask: Value) -> Value:
-    """0 where a mask holds in all lanes, else 1."""
-    return code.pick(code.bits(mask) == (1 << code.lanes) - 1, code.integer(0), code.integer(1))
+def unless(code: Code, mask: Value, usual: Any = 0) -> Value:
+    """``usual`` where a mask holds in all lanes, else 1."""
+    usual = code.integer(0) + usual
+    return code.pick(code.bits(mask) == (1 << code.lanes) - 1, usual, code.integer(1))
 
 
 class Stream(NamedTuple):
@@ -127,20 +164,20 @@ class Stream(NamedTuple):
         step, none = step_in_period(code, turn), code.real_zero()
 
         def vector(i: Value, state: Any, used: Value | None = None) -> Any:
-            before, position, last = state
+            before, watched, position, last = state
             first = position == 0
             found, factors = memory.take(code, x, i, used), memory.take(code, a, i, used)
             own = code.shuffle(last, factors, range(code.lanes - 1, 2 * code.lanes - 1)) if self.transposed else factors
             own = code.where(first, code.real_zero(), own)
-            values, before = Vector(code, own, found, first, behind).after(before)
+            values, before, watched = Vector(code, own, found, first, behind).after(before, watched)
             memory.put(code, y, i, values, used)
-            return before, moved(code, position, step, turn), factors
+            return before, watched, moved(code, position, step, turn), factors
 
         whole = count / code.lanes * code.lanes
         size = -code.size_of_real if self.backward else code.size_of_real
         begun = code.pick(latest != 0, code.integer(1), code.integer(0))
         before, last = code.fori(0, begun, lambda *_: (code.spread(latest), code.spread(a - size)), (none, none))
-        start = before, positions(code, done, turn), last
+        start = before, unless(code, modest(code, before)), positions(code, done, turn), last
         state = code.fori(0, whole, vector, start, step=code.lanes)
         some, left = first_lanes(code, count - whole), code.pick(count > whole, whole + 1, whole)
         code.fori(whole, left, lambda i, state: vector(i, state, some), state)
