@@ -56,6 +56,7 @@ def requests(whole: bool = False) -> Iterator[tuple[Any, ...]]:
             yield "row_blocks_adjoint", dtype, kind
         yield "cyclic", dtype
         yield "determinants", dtype
+        yield "inverse_entries", dtype
         yield "products", dtype
         yield "partition", dtype
         yield from (("parts", dtype, kind) for kind in ("reduce", "finish"))

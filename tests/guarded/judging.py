@@ -226,6 +226,36 @@ def check_determinants(draw: Draw, systems: Systems, result: Any, periodic: bool
     return Ran("slogdet", systems=sign.size)
 
 
+def check_entries(systems: Systems, entries: Array, lossy: Array) -> None:
+    """Entries of the inverse of small matrices, within what errors next to their largest ones may do."""
+    *batch, n = systems.rows[1].shape
+    if n > DENSE or lossy.size * n * n > INVERTED or not entries.size:
+        return
+    if entries.dtype.kind != systems.rows[1].dtype.kind and entries.dtype.kind != "c":
+        raise AssertionError(f"entries of {entries.dtype}")
+    matrix = bands(*systems.rows[:3], systems.keep, False, False)
+    below, diagonal, above = (v.astype(complex) for v in matrix)
+    at = np.arange(n)
+    whole = np.zeros((*batch, n, n), complex)
+    whole[..., at, at] = diagonal
+    whole[..., at[1:], at[:-1]] = below[..., 1:]
+    whole[..., at[:-1], at[1:]] = above[..., :-1]
+    found, eps = np.moveaxis(entries, systems.axis + 1, -1), EPS[real_of(entries.dtype)]
+    with np.errstate(all="ignore"):
+        fit = np.isfinite(np.linalg.slogdet(whole)[1]) & (lossy == 0)
+        inverse = np.linalg.inv(np.where(fit[..., None, None], whole, np.eye(n)))
+        wanted = np.zeros((3, *batch, n), complex)
+        wanted[1] = np.where(systems.keep, inverse[..., at, at], 0)
+        wanted[0][..., 1:], wanted[2][..., :-1] = inverse[..., at[:-1], at[1:]], inverse[..., at[1:], at[:-1]]
+        size = abs(inverse).max((-1, -2))
+        loss = abs(whole).max((-1, -2)) * size
+        off = ~(abs(found - wanted) <= (40 * eps * n * loss * size)[..., None]).all((0, -1))
+    wrong = fit & (eps * n * loss <= 1e-3) & (size < HUGE[real_of(entries.dtype)]) & off
+    if wrong.any():
+        k = tuple(np.argwhere(wrong)[0].tolist())
+        raise AssertionError(f"entries of the inverse of matrix {k}: {found[:, *k]}, not {wanted[:, *k]}")
+
+
 def check_periodic(systems: Systems, sign: Array, logarithm: Array) -> None:
     """Determinants of small periodic systems, within what errors next to their largest entries may do."""
     *batch, n = systems.rows[1].shape

@@ -9,10 +9,11 @@ import numpy as np
 import tridiag
 from guarded import Ran, scratch
 from guarded.draw import DTYPES, HALVES, Draw, in_numpy
-from guarded.judging import check_determinants, check_matmul, check_solution, ill_conditioned
+from guarded.judging import check_determinants, check_entries, check_matmul, check_solution, ill_conditioned
 from guarded.oracles import Array, bands
 from guarded.systems import Systems, make
-from tridiag.backends import BACKENDS, Problem
+from tridiag.backends import BACKENDS, Problem, numba_thomas
+from tridiag.calls.plan import prepare
 
 ROWS_IN_PYTHON, MATRICES_OF_LAPACK = 150, 300  # beyond, backends that loop in Python take too long
 
@@ -57,6 +58,9 @@ def run(draw: Draw, library: str) -> Ran:
         name = draw.choose("backend", able(verb, library, dtype, systems, pivoting=True, periodic=periodic))
         with scratch.arrays(name):
             found = tridiag.slogdet(*given[:3], backend=name, **options)
+            if library != "jax" and name in ("auto", "numba_thomas") and not periodic:
+                call = prepare("slogdet", dict(zip("abc", given[:3], strict=True)), **options)
+                check_entries(systems, *map(in_numpy, numba_thomas.inverse_entries(call.matrix, call.form)))
         return check_determinants(draw, systems, found, periodic)
     names = able(verb, library, "float32" if dtype in HALVES else dtype, systems, pivoting=pivoting, periodic=periodic)
     options |= {"backend": draw.choose("backend", names), "pivoting": pivoting}

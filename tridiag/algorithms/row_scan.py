@@ -9,7 +9,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from tridiag.algorithms import elimination as el
+from tridiag.algorithms.inverse_entries import kept, with_exponents
 from tridiag.algorithms.matrix_rows import Matrix, bands, read, read_right_side, residual
+from tridiag.algorithms.row_loop import whole_bands
 from tridiag.libraries.jax import Operations as ops
 from tridiag.problems.forms import Form
 
@@ -199,6 +201,17 @@ def inverse_entries(matrix: Matrix, form: Form) -> tuple[Any, Any, Any]:
     a, b, c = (jnp.broadcast_to(x, form.matrix_shape) for x in diagonals)
     found: tuple[Any, Any, Any] = jax.grad(lambda *v: slogdet((*v, where), form)[1].sum(), (0, 1, 2))(a, b, c)
     return found
+
+
+def entries_with_exponents(matrix: Matrix, form: Form) -> list[Any]:
+    """The same by `tridiag.algorithms.inverse_entries`, of matrices whose entries lie anywhere in the range."""
+
+    def scan(step: Any, state: Any, sequences: Any, reverse: bool) -> Any:
+        return lax.scan(step, state, sequences, reverse=reverse)[1]
+
+    rows = tuple(jnp.moveaxis(x, form.axis, 0) for x in whole_bands(ops, matrix, form))
+    entries = [jnp.moveaxis(x, 0, form.axis) for x in with_exponents(ops, scan, rows, rows[1][0])]
+    return [kept(ops, matrix, x) for x in entries]
 
 
 def solve_auto(matrix: Matrix, d: Any, form: Form) -> Any:

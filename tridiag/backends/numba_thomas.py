@@ -328,6 +328,27 @@ def bound_slogdet(form: Form, shapes: Extents, strides: Extents, dtype: np.dtype
     return Determinants(run, job, form, dtype)
 
 
+def inverse_entries(matrix: Matrix, form: Form) -> tuple[Any, Any]:
+    """The entries of A^-T where A has its bands, of matrices that are not periodic: an array of those of a, b and c.
+
+    They are the gradients of log |det A|, and 0 where no coupling is. Of each matrix is told, by a number that is not
+    0, whether they may lack digits, which were lost to underflow, as those of a singular one do.
+    """
+    if library_of(matrix[1]) == "torch":
+        import torch
+
+        results, lossy = inverse_entries(tuple(map(view, matrix)), form)
+        return torch.from_numpy(results), torch.from_numpy(lossy)
+    *bands, where = matrix
+    shape, dtype = form.matrix_shape, bands[1].dtype
+    results, lossy = np.empty((3, *shape), dtype), np.empty(form.matrices, np.int32)
+    call = call_for(
+        Form(shape, shape, form.axis), *extents((*bands, where, None, results[0])), (dtype, dtype), J.ENTRIES
+    )
+    check(call.run(*bands, where, None, None, lossy, None, None, None, None, *results))
+    return results, restored(call.job, lossy, form)
+
+
 class Determinants(NamedTuple):
     """The determinants of matrices of such facts, as a function of a, b, c, where."""
 

@@ -30,6 +30,7 @@ from tridiag.xla.platforms import Name, on_platform
 from tridiag.xla.programs import Program, for_threads
 
 SCANNED = "jax_scan"  # its determinants are made of operations that JAX derives
+COMPILED = "numba_thomas"  # it has a kernel for their derivatives
 
 
 def slogdet(call: Call, backend: Backend) -> Any:
@@ -59,7 +60,7 @@ def tangent(form: Form, name: Name, primals: Any, tangents: Any) -> tuple[Any, A
     sign, logarithm = determinant(form, name, matrix)
     terms = [
         jnp.sum(entry * change, form.axis)
-        for entry, change in zip(inverse_entries(form, matrix), changes, strict=True)
+        for entry, change in zip(inverse_entries(form, name, matrix), changes, strict=True)
         if not isinstance(change, SymbolicZero)
     ]
     change = sum(terms, jnp.zeros_like(sign))
@@ -69,14 +70,14 @@ def tangent(form: Form, name: Name, primals: Any, tangents: Any) -> tuple[Any, A
     return (sign, logarithm), (turned, change.real)
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def inverse_entries(form: Form, matrix: Matrix) -> tuple[Any, Any, Any]:
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def inverse_entries(form: Form, name: Name, matrix: Matrix) -> tuple[Any, Any, Any]:
     """The gradients of log |det A| with respect to a, b and c, of the shape of the matrices."""
-    return run("inverse_entries", form, SCANNED, matrix)
+    return run("inverse_entries", form, name, matrix)
 
 
 @inverse_entries.defjvp
-def entries_tangent(form: Form, primals: Any, tangents: Any) -> tuple[Any, Any]:
+def entries_tangent(form: Form, name: Name, primals: Any, tangents: Any) -> tuple[Any, Any]:
     *diagonals, where = primals[0]
     return jax.jvp(lambda *v: from_all_rows(form, (*v, where)), tuple(diagonals), tangents[0][:3])
 
@@ -101,7 +102,7 @@ def determinants_once(form: Form, name: str, matrix: Matrix) -> tuple[Any, Any]:
 
 
 def entries_once(form: Form, name: str, matrix: Matrix) -> tuple[Any, Any, Any]:
-    return systems.inverse_entries(matrix, form)
+    return systems.inverse_entries(matrix, form, compiled=name == COMPILED and not form.periodic)
 
 
 VERBS: dict[str, Callable[..., Any]] = {"slogdet": determinants_once, "inverse_entries": entries_once}

@@ -16,7 +16,15 @@ from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.backends import BACKENDS, Backend
 from tridiag.derivatives.torch_blocks import SolveBlock
 from tridiag.derivatives.torch_recurrences import RECURRENCES, Course
-from tridiag.derivatives.torch_systems import DIFFERENTIABLE, Options, Solve, forward, shift_shape, whole_shift
+from tridiag.derivatives.torch_systems import (
+    DIFFERENTIABLE,
+    Options,
+    Solve,
+    determinant_cotangents,
+    forward,
+    shift_shape,
+    whole_shift,
+)
 from tridiag.problems.forms import Blocks, Form, Recurrence, Shape, broadcast
 
 MATRIX = "Tensor a, Tensor b, Tensor c, Tensor? where"
@@ -177,7 +185,15 @@ PULLED = f"{MATRIX}, Tensor of_sign, Tensor of_logarithm, {DETERMINANT}"
 def slogdet_cotangents(
     a: Any, b: Any, c: Any, where: Any, of_sign: Any, of_logarithm: Any, axis: int, periodic: bool, name: str
 ) -> Any:
-    """Elimination is run again, in operations that torch differentiates."""
+    """Of periodic matrices elimination is run again, in operations that torch differentiates."""
+    matrix = a, b, c, where
+    if not periodic:
+        shape = shape_of(matrix)
+        with torch.no_grad():
+            sign = determinants(where, axis, periodic, name)(a, b, c)[0] if b.is_complex() else of_sign
+            form, cotangents = Form(shape, shape, axis), (of_sign, of_logarithm)
+            found = determinant_cotangents(matrix, sign, cotangents, form, BACKENDS[name])
+        return tuple(x.contiguous() for x in found)
     function = determinants(where, axis, periodic, DIFFERENTIABLE.name)
     _, pullback = torch.func.vjp(function, a.detach(), b.detach(), c.detach())
     return tuple(x.contiguous() for x in pullback((of_sign, of_logarithm)))

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from tridiag.algorithms import condition, perturbation
+from tridiag.algorithms import condition, inverse_entries, perturbation
 from tridiag.algorithms.matrix_rows import Matrix, multiply, shift
+from tridiag.algorithms.row_loop import whole_bands
 from tridiag.backends import BACKENDS, Backend
 from tridiag.calls.plan import Call
 from tridiag.calls.singular import raise_if_singular, settle_status
@@ -273,26 +274,60 @@ def slogdet(call: Call, backend: Backend) -> Any:
 
 
 class Determinant(torch.autograd.Function):
-    """Sign and logarithm; the derivatives are those of an elimination that consists of operations of torch."""
+    """Sign and logarithm.
+
+    Derivatives that are to be differentiated again, and those of periodic matrices, are those of an elimination that
+    consists of operations of torch.
+    """
 
     @staticmethod
     def forward(ctx: Any, a: Any, b: Any, c: Any, where: Any, form: Form, backend: Backend) -> Any:
-        ctx.form = form
-        ctx.save_for_backward(a, b, c, where)
-        return backend.module().slogdet((a, b, c, where), form)
+        sign, logarithm = backend.module().slogdet((a, b, c, where), form)
+        ctx.form, ctx.backend = form, backend
+        ctx.save_for_backward(a, b, c, where, sign)
+        return sign, logarithm
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> Any:
-        *entries, where = ctx.saved_tensors
+        *entries, where, sign = ctx.saved_tensors
         again = torch.is_grad_enabled()
+        if not (again or ctx.form.periodic):
+            grads = determinant_cotangents((*entries, where), sign, cotangents, ctx.form, ctx.backend)
+            return *[g if x.requires_grad else None for g, x in zip(grads, entries, strict=True)], None, None, None
         with torch.enable_grad():
             given = entries if again else [x.detach().requires_grad_(x.requires_grad) for x in entries]
             results = DIFFERENTIABLE.module().slogdet((*given, where), ctx.form)
             parts = [k for k, x in enumerate(results) if x.requires_grad]
             wanted = [x for x in given if x.requires_grad]
             outputs, right = [results[k] for k in parts], [cotangents[k] for k in parts]
-            grads = iter(torch.autograd.grad(outputs, wanted, right, create_graph=again, allow_unused=True))
-        return *[next(grads) if x.requires_grad else None for x in given], None, None, None
+            found = iter(torch.autograd.grad(outputs, wanted, right, create_graph=again, allow_unused=True))
+        return *[next(found) if x.requires_grad else None for x in given], None, None, None
+
+
+def determinant_cotangents(matrix: Matrix, sign: Any, cotangents: Any, form: Form, backend: Backend) -> list[Any]:
+    """Those of a, b and c; d log det A = tr(A^-1 dA), whose imaginary part turns the sign."""
+    of_sign, factor = cotangents
+    if sign.is_complex():
+        factor = torch.complex(factor, (of_sign * sign.conj()).imag)
+    factor, module = factor.unsqueeze(form.axis), backend.module()
+    detached = *(x.detach() for x in matrix[:3]), matrix[3]
+    if hasattr(module, "inverse_entries"):
+        entries, lossy = module.inverse_entries(detached, form)
+    else:
+        entries, lossy = inverse_entries.row_by_row(ops, detached, form)
+    if lossy.any():
+        replace_entries(detached, form, lossy != 0, entries)
+    return [(factor * x.conj()).sum_to_size(y.shape) for x, y in zip(entries, matrix[:3], strict=True)]
+
+
+def replace_entries(matrix: Matrix, form: Form, chosen: Any, entries: Any) -> None:
+    """Those of chosen matrices, of numbers with exponents apart."""
+    bands = [x.movedim(form.axis, 0)[:, chosen] for x in whole_bands(ops, matrix, form)]
+    rows = inverse_entries.with_exponents(ops, inverse_entries.in_a_loop, list(zip(*bands, strict=True)), bands[1][0])
+    for entry, found in zip(entries, zip(*rows, strict=True), strict=True):
+        entry.movedim(form.axis, 0)[:, chosen] = torch.stack(found)
+        if matrix[3] is not None:
+            entry.masked_fill_(~matrix[3], 0)
 
 
 def reciprocal_condition(call: Call, backend: Backend, status: Any) -> Any:

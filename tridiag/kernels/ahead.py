@@ -63,7 +63,7 @@ VERBS = {
         (*each("thomas_adjoint", LAYOUTS), *each("row_blocks_adjoint", LONG), ("cyclic_adjoint",)),
     ),
     "factor": Taken(each("thomas", FACTORED), each("thomas_adjoint", FACTORED)),
-    "slogdet": Taken((("determinants",),)),
+    "slogdet": Taken((("determinants",),), (("inverse_entries",),)),
     "matmul": Taken((("products",),)),
     "solve_block": Taken((("blocks", Size(1, LARGEST)), ("few_blocks", Size(1, WRITTEN_OUT)))),
     "linear_recurrence": Taken((("recurrence", Size(1, ORDERS)), ("constant", Size(1, MOST_IN_VECTORS)))),

@@ -29,6 +29,7 @@ KERNELS = {
     "row_blocks_adjoint": Family("thomas_adjoint_long_{1}_{0}", "thomas.adjoint.build", "row_blocks"),
     "copies": Family("copies_{0}", "thomas.copies.build"),
     "determinants": Family("determinants_{0}", "thomas.determinants.build"),
+    "inverse_entries": Family("inverse_entries_{0}", "thomas.inverse_entries.build"),
     "cyclic": Family("thomas_cyclic_{0}", "cyclic.kernel.build"),
     "cyclic_adjoint": Family("thomas_adjoint_cyclic_{0}", "thomas.adjoint.build", "cyclic"),
     "partition": Family("partition_{0}", "partition.kernel.build"),

@@ -22,7 +22,7 @@ from tridiag.kernels.jobs.systems import adjoint_of, granted, make_job, make_par
 from tridiag.kernels.jobs.words.copies import DOUBTFUL, A, B, C
 from tridiag.kernels.jobs.words.job import POINTERS
 from tridiag.kernels.jobs.words.logsumexp import RESULT
-from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, DETERMINANT, WHERE_, X_, Systems
+from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, DETERMINANT, ENTRIES, WHERE_, X_, Systems
 from tridiag.kernels.runtime.object_cache import made_by, obtain
 from tridiag.kernels.runtime.sources import source_hash
 from tridiag.kernels.table import kernel, name_of
@@ -196,6 +196,20 @@ def call_determinants(form: Form, a: Any, b: Any, c: Any, where: Any = None) -> 
     logarithm = sign.update(dtype=dtype.type(0).real.dtype)
     found = custom_call(job, operands, {POINTERS + X_: sign, Systems.logarithm.word: logarithm})
     return restored(job, found[0], form), restored(job, found[1], form)
+
+
+def call_entries(form: Form, a: Any, b: Any, c: Any, where: Any = None) -> tuple[list[Any], Any]:
+    """Entries of A^-T where A has its bands, and which matrices lose digits (`tridiag.backends.numba_thomas`)."""
+    form = Form(form.matrix_shape, form.matrix_shape, form.axis)
+    form, shapes, strides, (dtype, _) = facts_of(form, a, b, c, where, b)
+    facts = form, (*shapes[:D_], None, shapes[X_]), (*strides[:D_], None, strides[X_]), (dtype, dtype)
+    job = make_job(*facts, ENTRIES, granted(form))
+    operands = {POINTERS + k: x for k, x in enumerate((a, b, c, where))}
+    result, first = jax.typeof(b).update(shape=form.shape), Systems.gradients.word
+    results = {first + k: result for k in range(3)}
+    status = result.update(shape=(form.matrices,), dtype=np.dtype(np.int32))
+    *found, lossy = custom_call(job, operands, results | {Systems.status.word: status})
+    return found, restored(job, lossy, form)
 
 
 def facts_of(form: Form, a: Any, b: Any, c: Any, where: Any, d: Any) -> tuple[Form, Any, Any, Any]:

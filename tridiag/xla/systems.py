@@ -17,6 +17,7 @@ from tridiag.xla.custom_call import (
     call,
     call_adjoint,
     call_determinants,
+    call_entries,
     call_long,
     call_status,
     call_status_long,
@@ -104,10 +105,13 @@ def slogdet_by(function: Callable[..., Any], matrix: Matrix, form: Form) -> tupl
     return sign, logarithm
 
 
-def inverse_entries(matrix: Matrix, form: Form) -> tuple[Any, Any, Any]:
-    """The gradients of log |det A|, of the shape of the matrices."""
-    parts = split_determinants.inverse_entries
-    found: tuple[Any, Any, Any] = on_devices(entries_scanned, parts, form, [*matrix[:3]], matrix[3], 3)
+def inverse_entries(matrix: Matrix, form: Form, compiled: bool) -> tuple[Any, Any, Any]:
+    """The gradients of log |det A|, of the shape of the matrices.
+
+    ``compiled``: those of whole matrices by a custom call of `numba_thomas`, else by the derivative of `lax.scan`.
+    """
+    function, parts = entries_compiled if compiled else entries_scanned, split_determinants.inverse_entries
+    found: tuple[Any, Any, Any] = on_devices(function, parts, form, [*matrix[:3]], matrix[3], 3)
     return found
 
 
@@ -117,6 +121,17 @@ def determinants_scanned(form: Form, a: Any, b: Any, c: Any, where: Any = None) 
 
 def entries_scanned(form: Form, a: Any, b: Any, c: Any, where: Any = None) -> tuple[Any, Any, Any]:
     return row_scan.inverse_entries((a, b, c, where), form)
+
+
+def entries_compiled(form: Form, a: Any, b: Any, c: Any, where: Any = None) -> tuple[Any, ...]:
+    found, lossy = call_entries(form, a, b, c, where)
+
+    def again() -> tuple[Any, ...]:
+        these = jnp.expand_dims(lossy != 0, form.axis)
+        better = row_scan.entries_with_exponents((a, b, c, where), form)
+        return tuple(jnp.where(these, x, y) for x, y in zip(better, found, strict=True))
+
+    return lax.cond(jnp.any(lossy != 0), again, lambda: tuple(found))
 
 
 def on_devices(

@@ -236,7 +236,7 @@ def group(form: Form, dtype: np.dtype, matrices: Any, workers: int, masked: bool
     """The grouping of systems with one right side each."""
     lanes, count = lanes_of(dtype), math.prod(a[0] for a in matrices)
     one_by_one = Grouping(lanes, -(-count // lanes))
-    if form.periodic or flags & (J.FACTORED | J.FACTORING | J.DETERMINANT):
+    if form.periodic or flags & (J.FACTORED | J.FACTORING | J.DETERMINANT | J.ENTRIES):
         return one_by_one
     interleaved, long = neighbours(matrices, dtype.itemsize, lanes), None
     kept = (4 if form.pivoting is True else 2) * dtype.itemsize * lanes
@@ -294,6 +294,8 @@ def kernel_of(
         return "cyclic", dtype.name
     if flags & J.DETERMINANT:
         return "determinants", dtype.name
+    if flags & J.ENTRIES:
+        return "inverse_entries", dtype.name
     if sides != 1 or flags & J.FACTORED:
         kind = "few_matrices" if shared else "multiple_rhs"
     else:

@@ -14,7 +14,8 @@ class Systems(Job):
 
     pointers = Words(OPERANDS)
     status, factors, certificates, logarithm = Word(), Word(), Word(), Word()
-    solution, gradients = Word(), Words(3)  # of `tridiag.kernels.thomas.adjoint`: x, and three outputs
+    # of `tridiag.kernels.thomas.adjoint`: x, and three outputs, which `tridiag.kernels.thomas.inverse_entries` has too
+    solution, gradients = Word(), Words(3)
     relations = Word()  # of `tridiag.kernels.parts`: what is told of parts, or what they are finished with
     stamps = Word()  # of `tridiag.kernels.thomas.stamps`: a word for each matrix, or 0
     strides = Words(OPERANDS)  # along the system axis, in bytes
@@ -51,6 +52,7 @@ SIDE_BY_SIDE, END_TO_END = 1024, 2048  # so systems lie in memory; the former wi
 FEWEST_ROWS, MOST_ROWS = 2, 7  # of real numbers that are sorted in registers where systems lie end to end
 GATHERED, MOST_GATHERED = 4096, 8  # systems of so few rows lie evenly spaced, each operand in a way of its own
 WINDOWS = 16384  # FACTORED: the systems are windows of the rows of one (`tridiag.kernels.thomas.windows`)
+ENTRIES = 32768  # for the kernel of `tridiag.kernels.thomas.inverse_entries`
 STORED = 8192  # FACTORING, to a storage, whose address is the pointer to factors
 LARGE_GRADIENTS = 512  # in place of LARGE, where x is read again and the gradients of a, b and c are not
 PLAIN, PIVOTED, AUTO = 0, 1, 2
