@@ -157,8 +157,12 @@ def from_both_ends(
     if count >= lanes and are_end_to_end(form, dtype, matrices, shapes, strides):
         small = form.pivoting == "auto" and real and not helpers and form.n * count <= SHORT
         return last if small else 0, J.END_TO_END
-    if form.pivoting != "auto" or not real:
+    if form.pivoting != "auto":
         return 0, 0
+    gathered = not masked and len(matrices) == 1 and count >= lanes and not form.transpose
+    gathered = gathered and form.n <= (J.MOST_GATHERED if real else J.MOST_GATHERED // 2)
+    if not real:
+        return 0, J.GATHERED * (gathered and not neighbours(matrices, dtype.itemsize, 2))
     if not masked and neighbours(matrices, dtype.itemsize, 2):
         small = not long and -(-last // lanes) * (count // last) * form.n <= SMALL_ROWS
         alone = count == last and (last < lanes if long else few(form, last, lanes, helpers + 1))
@@ -166,7 +170,6 @@ def from_both_ends(
     alone = count <= (FEW_MASKED if masked else FEW_SYSTEMS) and form.n <= LONGEST
     if alone or count * form.n <= SMALL:
         return last, 0
-    gathered = not masked and len(matrices) == 1 and form.n <= J.MOST_GATHERED and count >= lanes and not form.transpose
     return 0, J.GATHERED * gathered
 
 

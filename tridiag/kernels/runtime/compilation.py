@@ -2,7 +2,7 @@
 
 Numba optimizes every function that it compiles, with all that this one calls, and writes and loads machine code of it,
 as somebody may call it. Nobody calls the functions of a kernel: their code in LLVM's language is linked into that of
-the kernel as it is, which is then compiled in three quarters of the time.
+the kernel as it is, which is then optimized as a whole and compiled in two thirds of the time.
 """
 
 from __future__ import annotations
@@ -33,6 +33,10 @@ class Library(JITCodeLibrary):
     def address_of(self, name: str) -> int:
         """Of a function that is called from outside."""
         return int(super().get_pointer_to_function(name))
+
+    def _optimize_functions(self, module: Any) -> None:
+        """They are optimized where they are linked."""
+        module.data_layout = self._codegen._data_layout
 
     def _optimize_final_module(self) -> None:
         if self._called:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from tridiag.kernels.access.moves import in_groups
-from tridiag.kernels.access.operands import bytes_of_real, lanes_of
+from tridiag.kernels.access.operands import bytes_of_number, bytes_of_real, lanes_of, parts_of
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, X_
 from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.compiled import compiled, inlined
 from tridiag.kernels.simd.functions import Library, by_number
 from tridiag.kernels.simd.memory import word
-from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.values import Complex, Value
 from tridiag.kernels.simd.vector import Code
 from tridiag.kernels.thomas.short_systems import Short, settle
 from tridiag.kernels.thomas.workspace import PITCH
@@ -25,12 +25,15 @@ TOGETHER = 8  # numbers that are copied at a time
 
 
 class Gathered(Short):
-    """Systems of n rows, the same row of neighbours side by side, and the next one PITCH bytes further."""
+    """Systems of n rows, the same row of neighbours side by side, and the next one PITCH bytes further.
+
+    Imaginary parts lie behind real ones, as another row.
+    """
 
     __slots__ = ()
 
     def is_asked_for(self, code: Code) -> bool:
-        return code.parts == 1
+        return self.n * code.parts <= J.MOST_GATHERED
 
     def place(self, code: Code, first: Value) -> Value:
         return first * code.size_of_real
@@ -44,13 +47,14 @@ class Gathered(Short):
 
 def load_rows(code: Code, address: Value, n: int) -> list[Value]:
     """The n rows of a vector of systems that are gathered."""
-    return [code.load(address + k * PITCH) for k in range(n)]
+    found = [code.load_as(code.vector, address + k * PITCH) for k in range(n * code.parts)]
+    return found if code.parts == 1 else [Complex(*found[k : k + 2]) for k in range(0, len(found), 2)]
 
 
 def store_rows(code: Code, address: Value, rows: list[Value]) -> None:
     """The inverse."""
-    for k, row in enumerate(rows):
-        code.store(address + k * PITCH, row)
+    for k, part in enumerate(rows if code.parts == 1 else [x for row in rows for x in (row.real, row.imag)]):
+        code.store_as(address + k * PITCH, part)
 
 
 def gather(code: Code, *words: Value) -> None:
@@ -98,17 +102,19 @@ def address(job, operand, system):
 @compiled
 def gather_rows(zero, job, operand, first, count, target):
     """Rows of an operand of systems from ``first`` on to scratch memory."""
-    at, apart = address(job, operand, first)
-    for i in range(job.rows):
-        GATHER(zero, (count, at + i * job.strides[operand], apart, target + i * PITCH))
+    (at, apart), parts, size = address(job, operand, first), parts_of(zero, ()), bytes_of_real(zero, ())
+    for k in range(job.rows * parts):
+        place = k // parts * job.strides[operand] + k % parts * size
+        GATHER(zero, (count, at + place, apart, target + k * PITCH))
 
 
 @compiled
 def scatter_rows(zero, job, operand, first, count, source):
     """The inverse."""
-    at, apart = address(job, operand, first)
-    for i in range(job.rows):
-        SCATTER(zero, (count, at + i * job.strides[operand], apart, source + i * PITCH))
+    (at, apart), parts, size = address(job, operand, first), parts_of(zero, ()), bytes_of_real(zero, ())
+    for k in range(job.rows * parts):
+        place = k // parts * job.strides[operand] + k % parts * size
+        SCATTER(zero, (count, at + place, apart, source + k * PITCH))
 
 
 @compiled
@@ -142,9 +148,8 @@ def solve_gathered(zero, job, worker, first, last, solve_one):
             continue
         scatter_rows(zero, job, X_, first + done, k - done, x + done * size)
         some = min(lanes, used - k)
-        settle(
-            zero, job, worker, first + k, some, x + k * size, kept + k * n * size, good + k // lanes * 8, solve_one, UP
-        )
+        own, told = kept + k * n * bytes_of_number(zero, ()), good + k // lanes * 8
+        settle(zero, job, worker, first + k, some, x + k * size, own, told, solve_one, UP)
         for lane in range(some):
             if fine >> lane & 1:
                 scatter_rows(zero, job, X_, first + k + lane, 1, x + (k + lane) * size)

@@ -50,7 +50,8 @@ ADJOINT = 256  # for the kernel of `tridiag.kernels.thomas.adjoint`
 LINED, LARGE = 64, 128  # all rows of x begin at the same place of a cache line; x is larger than the caches
 SIDE_BY_SIDE, END_TO_END = 1024, 2048  # so systems lie in memory; the former with ``abreast``, the latter of few rows
 FEWEST_ROWS, MOST_ROWS = 2, 7  # of real numbers that are sorted in registers where systems lie end to end
-GATHERED, MOST_GATHERED = 4096, 8  # systems of so few rows lie evenly spaced, each operand in a way of its own
+# systems of so few rows lie evenly spaced, each operand in a way of its own; a complex number takes the place of two
+GATHERED, MOST_GATHERED = 4096, 8
 WINDOWS = 16384  # FACTORED: the systems are windows of the rows of one (`tridiag.kernels.thomas.windows`)
 ENTRIES = 32768  # for the kernel of `tridiag.kernels.thomas.inverse_entries`
 STORED = 8192  # FACTORING, to a storage, whose address is the pointer to factors
