@@ -317,7 +317,7 @@ def determinant_cotangents(matrix: Matrix, sign: Any, cotangents: Any, form: For
         entries, lossy = inverse_entries.row_by_row(ops, detached, form)
     if lossy.any():
         replace_entries(detached, form, lossy != 0, entries)
-    return [(factor * x.conj()).sum_to_size(y.shape) for x, y in zip(entries, matrix[:3], strict=True)]
+    return [x.conj_physical_().mul_(factor).sum_to_size(y.shape) for x, y in zip(entries, matrix[:3], strict=True)]
 
 
 def replace_entries(matrix: Matrix, form: Form, chosen: Any, entries: Any) -> None:

@@ -9,13 +9,19 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import operator
 from collections.abc import Iterator
 from typing import Any
 
+from numba import types
 from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 
+OPERATORS = {
+    operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.and_, operator.or_,
+    operator.lshift, operator.rshift, operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge,
+}  # fmt: skip
 CALLABLE = "cfunc."  # begins the name of what is called from outside
 COLLECT_AFTER = 20_000, 10, 1000  # new objects, and collections of the younger ones, while a kernel is compiled
 
@@ -76,10 +82,36 @@ def collecting_seldom() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
+_found: dict[tuple[Any, ...], Any] = {}  # signatures of `OPERATORS`, by the operator and the types of numbers
+
+
+@contextlib.contextmanager
+def recalling_operators() -> Iterator[None]:
+    """What the operators of numbers give is looked up once for all functions: each time Numba tries a list of them."""
+    context = cpu_target.typing_context
+    resolve = context.resolve_function_type
+
+    def recalled(function: Any, arguments: Any, keywords: Any) -> Any:
+        if getattr(function, "typing_key", None) not in OPERATORS:
+            return resolve(function, arguments, keywords)
+        kinds = tuple(map(types.unliteral, arguments))
+        if not all(isinstance(kind, types.Integer | types.Float | types.Boolean) for kind in kinds):
+            return resolve(function, arguments, keywords)
+        if (function, kinds) not in _found:
+            _found[function, kinds] = resolve(function, kinds, keywords)
+        return _found[function, kinds]
+
+    context.resolve_function_type = recalled
+    try:
+        yield
+    finally:
+        del context.resolve_function_type
+
+
 @contextlib.contextmanager
 def of_a_kernel() -> Iterator[None]:
     """While it is compiled; other threads, which may compile what is to be called, wait."""
-    with global_compiler_lock, collecting_seldom():
+    with global_compiler_lock, collecting_seldom(), recalling_operators():
         context = cpu_target.target_context
         host = context.codegen()
         context._internal_codegen = Codegen(host) if type(host) is JITCPUCodegen else host

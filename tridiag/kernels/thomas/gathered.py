@@ -45,13 +45,13 @@ class Gathered(Short):
         store_rows(code, address, rows)
 
 
-def load_rows(code: Code, address: Value, n: int) -> list[Value]:
+def load_rows(code: Code, address: Value, n: int) -> list[Any]:
     """The n rows of a vector of systems that are gathered."""
     found = [code.load_as(code.vector, address + k * PITCH) for k in range(n * code.parts)]
     return found if code.parts == 1 else [Complex(*found[k : k + 2]) for k in range(0, len(found), 2)]
 
 
-def store_rows(code: Code, address: Value, rows: list[Value]) -> None:
+def store_rows(code: Code, address: Value, rows: list[Any]) -> None:
     """The inverse."""
     for k, part in enumerate(rows if code.parts == 1 else [x for row in rows for x in (row.real, row.imag)]):
         code.store_as(address + k * PITCH, part)
