@@ -105,7 +105,7 @@ def recalling_operators() -> Iterator[None]:
     try:
         yield
     finally:
-        del context.resolve_function_type
+        context.resolve_function_type = resolve
 
 
 @contextlib.contextmanager
