@@ -200,6 +200,23 @@ def test_exponentials_at_the_ends_of_the_range(backend: Subject) -> None:
         np.testing.assert_allclose(y[:, 0], np.exp(a), rtol=1e-14, atol=1e-307)
 
 
+@pytest.mark.only(library=("numpy", "torch"))  # XLA takes subnormal numbers for zero
+def test_subnormal_coefficients_count_beside_large_states(backend: Subject) -> None:
+    """Whether states or sequences fill the lanes, and in gradients."""
+    start, least = 1e300, 2.0**-1074
+    a, init, step = np.array([-740.0]), np.full((40, 3, 1), start), np.ones((40, 1, 3))
+    right = start * np.exp(np.longdouble(-740))
+    for own in (a, np.broadcast_to(a, (40, 1, 3, 1))):
+        given = {"a": own, "x": np.zeros((40, 1, 3)), "B": 1.0, "C": 1.0, "init": init, "step": step}
+        assert (abs(scan(backend, given, axis=1) - right) <= start * least).all()
+    if backend.library == "torch":
+        leaf = backend.array(init).requires_grad_()
+        given = {name: backend.array(value) for name, value in given.items()} | {"init": leaf}
+        y = tridiag.selective_scan(**given, axis=1, backend=backend.name)
+        (y * start).sum().backward()
+        assert (abs(to_numpy(leaf.grad) - right) <= start * least).all()
+
+
 @pytest.mark.parametrize(("shape", "states"), [((0, 5, 2), 3), ((2, 0, 3), 3), ((2, 5, 3), 0)])
 def test_nothing_to_scan(backend: Subject, shape: Any, states: int) -> None:
     given = problem(shape, states)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from typing import Any, NamedTuple
 
 from tridiag.kernels.access.moves import first_lanes
@@ -15,7 +16,7 @@ from tridiag.kernels.access.sequences import TABLE
 from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.jobs.words import selective as S
 from tridiag.kernels.jobs.words.selective import PIECE
-from tridiag.kernels.simd.explog import Lanes, as_integers, as_reals, moved
+from tridiag.kernels.simd.explog import Lanes, as_integers, as_reals, mantissa, moved
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.fused import fused
 from tridiag.kernels.simd.records import At
@@ -220,13 +221,14 @@ def sums_of(code: Code, rows: list[Value]) -> Value:
 
 
 def exponential(lanes: Lanes, x: Value) -> Value:
-    """exp(x); 0 where that is below the smallest normal number."""
-    numbers, (m, k) = lanes.numbers, lanes.exponential(x)
-    shifted = k + (numbers.bias - 1 + 2.0**numbers.digits)  # of half of it: k = bias + 1 may be in range
-    low, high = (lanes.full(x, 2.0**numbers.digits + end) for end in (0, 2 * numbers.bias + 1))
-    shifted = lanes.where(shifted > low, shifted, low)
-    shifted = lanes.where(shifted < high, shifted, high)
-    return (m + m) * as_reals(lanes.code, moved(lanes.code, as_integers(lanes.code, shifted), numbers.digits))
+    """exp(x), subnormal numbers too: times large states they count. By two powers of two, which are in range."""
+    code, numbers = lanes.code, lanes.numbers
+    far = (numbers.bias + numbers.digits + 3) * math.log(2)  # beyond it the result is 0, or infinite
+    r, k = lanes.reduced(lanes.clamp(x, far))
+    both = as_integers(code, k + (2 * numbers.bias + 2.0**numbers.digits))  # in the last bits: k + 2 bias
+    half = moved(code, both, -1)
+    powers = (as_reals(code, moved(code, one, numbers.digits)) for one in (half, both - half))
+    return math.prod(powers, start=mantissa(code, r))
 
 
 def total(code: Code, x: Value) -> Value:
