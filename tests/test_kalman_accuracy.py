@@ -62,13 +62,21 @@ def values(x: Any) -> np.ndarray:
     return found[:, 0] if found.shape[1] == 1 else found
 
 
-def constant(seed: int = 0, p: int = 1, n: int = 9, start: float = 1e15, noise: float = 1e-6) -> dict[str, Any]:
-    """Three numbers that are observed in other mixtures again and again."""
+def constant(
+    seed: int = 0, p: int = 1, n: int = 9, start: float = 1e15, noise: float = 1e-6, k: int = 3
+) -> dict[str, Any]:
+    """Three numbers, or more, that are observed in other mixtures again and again."""
     rng = np.random.default_rng(seed)
-    H = rng.normal(size=(n, p, 3))
-    y = (H @ [1.0, 2.0, 3.0]) + np.sqrt(noise) * rng.normal(size=(n, p))
-    return {"y": y, "F": np.eye(3), "H": H, "Q": np.zeros((3, 3)), "R": noise * np.eye(p), "m0": np.zeros(3),
-            "P0": start * np.eye(3)}  # fmt: skip
+    H = rng.normal(size=(n, p, k))
+    y = (H @ np.arange(1.0, k + 1)) + np.sqrt(noise) * rng.normal(size=(n, p))
+    return {"y": y, "F": np.eye(k), "H": H, "Q": np.zeros((k, k)), "R": noise * np.eye(p), "m0": np.zeros(k),
+            "P0": start * np.eye(k)}  # fmt: skip
+
+
+def in_units(given: dict[str, Any], state: float, value: float = 1.0) -> dict[str, Any]:
+    """The same with states, and values that are observed, that many times as large."""
+    factors = {"y": value, "H": value / state, "Q": state**2, "R": value**2, "m0": state, "P0": state**2}
+    return {name: x * factors.get(name, 1.0) for name, x in given.items()}
 
 
 def trend(units: float = 1.0) -> dict[str, Any]:
@@ -170,6 +178,37 @@ def test_float32(backend: Subject) -> None:
     y = parameters.pop("y")
     found = run(backend, "log_likelihood", y, parameters, "float32")
     np.testing.assert_allclose(found, exact(y, **parameters)[0], rtol=1e3 * EPS["float32"])
+
+
+@pytest.mark.parametrize(
+    ("state", "value"),
+    [(2.0**-56, 1.0), (2.0**-56, 2.0**40), (2.0**52, 2.0**-24)],
+    ids=["small variances", "large H", "small H"],
+)
+def test_float32_in_other_units(backend: Subject, state: float, value: float) -> None:
+    """Variances that are nearly subnormal, and squares of H beyond the range, above or below."""
+    rounded = {name: x.astype("float32").astype(float) for name, x in constant(start=1e6, noise=1e-2).items()}
+    parameters = in_units(rounded, state, value)
+    y = parameters.pop("y")
+    found = run(backend, "log_likelihood", y, parameters, "float32")
+    np.testing.assert_allclose(found, exact(y, **parameters)[0], rtol=1e3 * EPS["float32"])
+
+
+@pytest.mark.parametrize("states", [3, 9])
+def test_variances_of_the_smallest_numbers(backend: Subject, states: int) -> None:
+    """Nothing but rounding is taken for 0."""
+    if states == 9 and not backend.compiled:
+        pytest.skip("other texts are the same for all numbers of states")
+    given = constant(start=1e4, noise=1e-2, k=states)
+    y, unit, limit = given["y"], 2.0**-490, 1e5 * EPS["float64"]
+    right = exact(**given)
+    small = in_units(given, unit)
+    small.pop("y")
+    for verb, mean, cov in (("filter", *right[1:3]), ("smoother", *right[3:])):
+        if backend.can(verb=f"kalman.{verb}"):
+            found = run(backend, verb, y, small)
+            found = found._replace(mean=found.mean / unit, cov=found.cov / unit / unit)
+            check(found, right[0], mean, cov, limit)
 
 
 def test_easy_neighbours(backend: Subject) -> None:

@@ -79,7 +79,7 @@ def orthogonal(ops: Any, columns: Columns, size: int) -> Columns:
     difference of two.
     """
     parts, weights = columns
-    parts, (eps, tiny) = parts + ops.zero(weights)[:, None], ops.limits(parts)
+    parts, (_, tiny) = parts + ops.zero(weights)[:, None], ops.limits(parts)
     place = ops.positions(parts.shape[1], parts.ndim - 1, 0, parts)
     divides = None if parts.shape[1] == size else place < size
 
@@ -88,7 +88,7 @@ def orthogonal(ops: Any, columns: Columns, size: int) -> Columns:
         scaled = first * weights
         variance = (first * scaled).sum(0)
         # of parts that cancel, again and again, no more is left than underflows: its inverse may overflow
-        variance = ops.where(variance < tiny / eps, ops.vanished(variance), variance)
+        variance = ops.where(variance < tiny, ops.vanished(variance), variance)
         # columns of no weight count alike where there are no others: what they would become has a derivative
         nothing = variance == 0
         scaled, sizes = ops.where(nothing, first, scaled), ops.where(nothing, (first * first).sum(0), variance)

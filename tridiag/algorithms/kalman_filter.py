@@ -51,6 +51,11 @@ def apply(x: Any, vector: Any) -> Any:
     return added(x[:, j] * vector[j] for j in range(x.shape[1]))
 
 
+def independent(x: Any, variances: Any) -> Any:
+    """The variances of x @ states that are independent; squares of x might leave the range."""
+    return added(x[:, j] * variances[j] * x[:, j] for j in range(x.shape[1]))
+
+
 def added(terms: Iterable[Any]) -> Any:
     return functools.reduce(operator.add, terms)
 
@@ -177,7 +182,7 @@ class Doubt(NamedTuple):
     @staticmethod
     def add(ops: Any, doubt: Doubt, H: Any, kept: Any, variances: list[Any]) -> Doubt:
         """Once a step has observed: H of what is there."""
-        scales, loss, reach = apply(H * H, doubt.spread), doubt.loss, []
+        scales, loss, reach = independent(H, doubt.spread), doubt.loss, []
         share = ops.limits(H)[0] ** (1 / 3)
         for j, variance in enumerate(variances):
             reach.append(larger(ops, scales[j], doubt.reach[j]))
@@ -194,7 +199,7 @@ class Doubt(NamedTuple):
     @staticmethod
     def moved(F: Any, Q: Any, before: Any) -> list[Any]:
         """The variances with which states are predicted, if those before are independent."""
-        found = apply(F * F, before)
+        found = independent(F, before)
         return [found[i] + Q[i, i] for i in range(len(Q))]
 
     @staticmethod

@@ -131,6 +131,11 @@ def information(ops: Any, seen: Observed, like: Estimate) -> tuple[Any, Estimate
 # ------------------------------------------------------------------------------------------------- digits that are lost
 
 
+def independent(ops: Any, x: Any, variances: Any) -> Any:
+    """As `tridiag.algorithms.kalman_filter.independent`."""
+    return (x * variances[None] * x).sum(1)
+
+
 class Doubt(NamedTuple):
     """As `tridiag.algorithms.kalman_filter.Doubt`, of all states and observations."""
 
@@ -141,7 +146,7 @@ class Doubt(NamedTuple):
     @staticmethod
     def add(ops: Any, doubt: Doubt, H: Any, kept: Any, variances: Any) -> Doubt:
         """Once a step has observed: H of what is there."""
-        reach = larger(ops, apply(ops, H * H, doubt.spread), doubt.reach)
+        reach = larger(ops, independent(ops, H, doubt.spread), doubt.reach)
         gaps = ops.limits(H)[0] ** (1 / 3) * reach - variances
         more = gaps > doubt.loss if kept is None else (gaps > doubt.loss) & kept
         return Doubt(doubt.spread, reach, ops.maximum(ops.where(more, gaps, doubt.loss), 0))
@@ -156,7 +161,7 @@ class Doubt(NamedTuple):
     @staticmethod
     def moved(ops: Any, F: Any, Q: Any, before: Any) -> Any:
         """The variances with which states are predicted, if those before are independent."""
-        return apply(ops, F * F, before) + diagonal(Q)
+        return independent(ops, F, before) + diagonal(Q)
 
 
 def lost(ops: Any, *covs: Any) -> Any:

@@ -88,7 +88,7 @@ def doubtful(model: Model, kept: Any, predicted: Estimate, seen: Observed) -> An
 
     def reach(H: Any, kept: Any, spread: Any) -> Any:
         H = H if kept is None else jnp.where(kept[:, None], H, 0)
-        return apply(ops, H * H, spread) + jnp.zeros_like(none)
+        return kalman_loops.independent(ops, H, spread) + jnp.zeros_like(none)
 
     reaches = over_time(reach, [ALL] * 3, model.H, kept, spreads(model, predicted.cov))
     largest = lax.cummax(reaches, 0)
@@ -181,7 +181,7 @@ def typical(model: Model) -> Any:
     states, values = jnp.arange(Q.shape[1]), jnp.arange(R.shape[1])
     added, noise, first = Q[:, states, states], R[:, values, values], P0[states, states]
     added = jnp.max(jnp.where(jnp.isfinite(added), added, 0), 0)
-    left = noise[:, :, None] / (H * H)
+    left = noise[:, :, None] / H / H
     left = jnp.min(jnp.where(jnp.isfinite(left), left, jnp.inf), (0, 1))
     left = jnp.where(jnp.isfinite(left), left, jnp.min(left, 0))  # of states that are not observed themselves
     spread = added + jnp.minimum(first, left)

@@ -57,10 +57,10 @@ def in_turn(ops: Any, parts: Any, noise: Any, behind: int) -> tuple[list[Any], A
 def rotated(ops: Any, behind: int, part: Any, column: Any) -> tuple[Any, Any]:
     """A part without its first entry, and the column that has that entry in it."""
     (weight, first), rest, own, below = part[:2], part[2:], column[0], column[1:]
-    share, (eps, tiny) = weight * first, ops.limits(part)
+    share = weight * first
     total = own + share * first
     # of parts that cancel, again and again, no more is left than underflows: its inverse may overflow
-    total = ops.where(total < tiny / eps, 0.0, total)
+    total = ops.where(total < ops.limits(part)[1], 0.0, total)
     inverted = inverse(ops, total)
     stays, goes = own * inverted, share * inverted
     weight = ops.where(total == 0, weight, weight * stays)
@@ -83,7 +83,7 @@ def side_by_side(ops: Any, parts: Any, weights: Any, columns: Any, noise: Any) -
     k, width = len(columns), parts.shape[1]
     like = ops.zero(weights[0] + noise[0] + parts[0, 0])  # all axes of the batch
     parts, weights, columns, noise = (x + like for x in (parts, weights, columns, noise))
-    (eps, tiny), none, one = ops.limits(parts), ops.zero(parts[: k - 1]), ops.one(noise)
+    (_, tiny), none, one = ops.limits(parts), ops.zero(parts[: k - 1]), ops.one(noise)
     entering, entering_weights = ops.join(parts, none), ops.join(weights, none[:, 0])
     rows, entries = (ops.positions(x, parts.ndim, i, parts) for i, x in enumerate((k, width)))
     diagonal, divides = rows == entries, entries < k if width > k else None
@@ -95,7 +95,7 @@ def side_by_side(ops: Any, parts: Any, weights: Any, columns: Any, noise: Any) -
         first = ops.where(diagonal, parts, ops.zero(parts)).sum(1)
         share = weights * first
         total = own + share * first
-        nothing = total < tiny / eps
+        nothing = total < tiny
         total = ops.where(nothing, ops.vanished(total), total)
         # columns of no weight count alike where there are no others: what they would become has a derivative
         squares = alike + first * first

@@ -256,13 +256,13 @@ def orthogonal(ops: Any, parts: Any, weights: Any) -> Root:
 
     Parts are stacked along the first axis: a program that is written out entry by entry compiles for long.
     """
-    columns, found, (eps, tiny) = [], [], ops.limits(parts)
+    columns, found, (_, tiny) = [], [], ops.limits(parts)
     for _ in range(parts.shape[1]):
         firsts, rests = parts[:, 0], parts[:, 1:]
         scaled = firsts * weights
         variance = (firsts * scaled).sum(0)
         # of parts that cancel, again and again, no more is left than underflows: its inverse may overflow
-        variance = ops.where(variance < tiny / eps, 0.0, variance)
+        variance = ops.where(variance < tiny, 0.0, variance)
         column, left = ops.row_by_row(without, firsts, scaled * inverse(ops, variance), rests)
         column, variance, parts = ops.keep((column, variance, left))
         columns.append(column)

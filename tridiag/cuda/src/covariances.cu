@@ -287,7 +287,7 @@ template <typename T, int M> struct Roots {
       const T own = rotations.vector[j], scaled = weight * own;
       T variance = root(j, j) + scaled * own;
       // of what cancels no more is left than underflows: its inverse may overflow
-      variance = variance < Limits<T>::tiny() / Limits<T>::eps() ? T(0) : variance;
+      variance = variance < Limits<T>::tiny() ? T(0) : variance;
       const T inverse = inverse_or_0(variance), keep = root(j, j) * inverse, take = scaled * inverse;
 #pragma unroll
       for (int i = j + 1; i < M; i++) {
@@ -315,7 +315,7 @@ template <typename T, int M> struct Roots {
         variance = variance + first[m] * scaled[m];
       }
       // of parts that cancel no more is left than underflows: its inverse may overflow
-      variance = variance < Limits<T>::tiny() / Limits<T>::eps() ? T(0) : variance;
+      variance = variance < Limits<T>::tiny() ? T(0) : variance;
       const T inverse = inverse_or_0(variance);
 #pragma unroll
       for (int m = 0; m < COUNT; m++) scaled[m] = scaled[m] * inverse;

@@ -17,7 +17,7 @@ template <typename T, int M> struct Doubt {
   __device__ __forceinline__ void observe(int j, const T (&load)[M], T variance) {
     T scale = T(0);
 #pragma unroll
-    for (int i = 0; i < M; i++) scale = scale + load[i] * load[i] * spread[i];
+    for (int i = 0; i < M; i++) scale = scale + load[i] * spread[i] * load[i];
     reach[j] = scale = maximum(scale, reach[j]);
     loss = maximum(share_of_digits<T>() * scale - variance, loss);
   }
@@ -36,9 +36,9 @@ template <typename T, int M> struct Doubt {
       T moved = T(0), older = T(0);
 #pragma unroll
       for (int j = 0; j < M; j++) {
-        const T square = F[i * M + j] * F[i * M + j];
-        moved = moved + square * before[j];
-        older = older + square * maximum(spread[j], before[j]);
+        const T entry = F[i * M + j];  // whose square might leave the range
+        moved = moved + entry * before[j] * entry;
+        older = older + entry * maximum(spread[j], before[j]) * entry;
       }
       const T noise = Q[i * M + i];
       moved = moved + noise, older = older + noise;

@@ -11,6 +11,7 @@ import math
 
 from tridiag.kernels.access.operands import bytes_of_real
 from tridiag.kernels.jobs.words import kalman as K
+from tridiag.kernels.many_states.columns import eps_of
 from tridiag.kernels.many_states.profiles import put_profile
 from tridiag.kernels.many_states.roots import negligible
 from tridiag.kernels.many_states.rows import (
@@ -51,7 +52,7 @@ def unit(zero, job, worker, i):
     moved = 0.0
     for j in range(k):
         entry = number(zero, F + i * k * size, j)
-        moved += entry * entry * max(number(zero, P0, j * (k + 1)), number(zero, Q, j * (k + 1)))
+        moved += entry * max(number(zero, P0, j * (k + 1)), number(zero, Q, j * (k + 1))) * entry
     return math.sqrt(max(most, moved))
 
 
@@ -90,7 +91,7 @@ def reflector(zero, worker, motion, column, k):
         x = number(zero, motion + i * row, column)
         put_number(zero, v, i, x)
         below += x * x if i > column + 1 else 0.0
-    if not below > negligible(zero):
+    if not below > negligible(zero) / eps_of(zero):
         return 0.0
     own = number(zero, v, column + 1)
     length = math.sqrt(own * own + below)

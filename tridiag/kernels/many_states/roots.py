@@ -32,9 +32,7 @@ from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.memory import word
 from tridiag.kernels.simd.vector import LINE
 
-NEGLIGIBLE_SINGLE, NEGLIGIBLE_DOUBLE = (
-    float(np.finfo(kind).tiny / np.finfo(kind).eps) for kind in (np.float32, np.float64)
-)
+NEGLIGIBLE_SINGLE, NEGLIGIBLE_DOUBLE = (float(np.finfo(kind).tiny) for kind in (np.float32, np.float64))
 
 
 @compiled

@@ -86,9 +86,8 @@ def product(sign: int, squares: bool, code: Code, *given: Value) -> None:
 
         def term(k: Value, sums: Any) -> Any:
             row = [code.load(right + k * right_step + place) for _, place in places[:width]]
-            row = [x * x for x in row] if squares else row
             numbers = [code.spread(left + (i + r) * left_step + k * left_side) for r in range(height)]
-            terms = (x * y for x in numbers for y in row)
+            terms = (x * y * y if squares else x * y for x in numbers for y in row)
             return tuple(combine(x, y) for x, y in zip(sums, terms, strict=True))
 
         begun = tuple(code.load(start + (i + r) * start_step + place) for r, place in places)
@@ -245,7 +244,7 @@ def dot(squares: bool, code: Code, x: Value, y: Value, vectors: Value, target: V
 
     def term(v: Value, state: Any) -> Any:
         first, second = code.load(x + v * LINE), code.load(y + v * LINE)
-        return (state[0] + (first * first if squares else first) * second,)
+        return (state[0] + (first * second * first if squares else first * second),)
 
     code.store_as(target, total(code, code.fori(0, vectors, term, (code.zero(),))[0]))
 

@@ -32,7 +32,7 @@ def scale(code: Code, worker: At, size: Value, observed: Value) -> None:
     def unit(i: Value, state: Any) -> Any:
         def term(j: Value, sums: Any) -> Any:
             entry = code.load(worker.F + (i * size + j) * LINE)
-            return (sums[0] + entry * entry * code.load(most + j * LINE),)
+            return (sums[0] + entry * code.load(most + j * LINE) * entry,)
 
         moved = code.fori(0, size, term, (code.zero(),))[0]
         own = code.call("sqrt", code.maximum(code.load(most + i * LINE), moved))

@@ -253,6 +253,8 @@ def apply_to(symmetric: bool, code: Code, *given: Value) -> None:
 def apply_and_spread(code: Code, *given: Value) -> None:
     """matrix @ x, and start + (matrix * matrix) @ v: of means, and of the variances of independent numbers.
 
+    No entry is squared by itself, which might leave the range.
+
     ``step``: the bytes from an entry of ``start`` to the next one.
     """
     moved, spread, matrix, row, x, v, start, step, profile, profile_step, inner, rows = given
@@ -267,7 +269,7 @@ def apply_and_spread(code: Code, *given: Value) -> None:
                 entries = [some.load(at + k * LINE + offset) for at in own]
                 factor, variance = (some.load(side + k * LINE + offset) for side in (x, v))
                 means = tuple(y + z * factor for y, z in zip(sums[0], entries, strict=True))
-                return means, tuple(y + z * z * variance for y, z in zip(sums[1], entries, strict=True))
+                return means, tuple(y + z * variance * z for y, z in zip(sums[1], entries, strict=True))
 
             begun = tuple(some.load(start + (i + r) * step + offset) for r in range(height))
             found = some.fori(*terms, term, ((some.zero(),) * height, begun))
