@@ -300,6 +300,19 @@ def test_coefficients_that_outweigh_what_was_before(backend: Subject, dtype: str
     assert near.all(), (log_a[~near.all(1)][:2], x[~near.all(1)][:2], found[~near.all(1)][:2])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_coefficients_that_end_what_was_before(backend: Subject, dtype: str) -> None:
+    """Of any size, now and then or in all steps; what follows has no errors of theirs."""
+    rng, (sequences, n) = np.random.default_rng(0), (24, 130)
+    x, log_a = rng.normal(size=(sequences, n)), rng.normal(-0.1, 0.5, size=(sequences, n))
+    ends = rng.random((sequences, n)) < 0.2
+    ends[: sequences // 4] = True
+    sizes = 10.0 ** rng.uniform(2, 20, (sequences, 1)) * rng.uniform(0.5, 1, (sequences, n))
+    x, log_a = x.astype(dtype), np.where(ends, -sizes, log_a).astype(dtype)
+    steps = 8 + 2 * n if backend.name == "jax_associative" else 8
+    assert_close(run(backend, x, log_a), oracle(x, log_a), steps)
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_infinite_coefficients_of_long_sequences(backend: Subject, seed: int) -> None:
     """Where stretches of a sequence are put together +inf meets some that are -inf, or that end what was before."""

@@ -39,6 +39,7 @@ class Numbers(NamedTuple):
 DOUBLE = Numbers(6.93147180369123816490e-01, 1.90821492927058770002e-10)
 SINGLE = Numbers(0.693359375, -2.12194440054690583e-4)
 ROOM = 0.36  # above log(2) / 2
+FINE = 2.0**-14  # of what is far: below that, roundings are small beside what ROOM leaves
 
 
 def far(eps: float) -> float:
@@ -151,8 +152,11 @@ def multiply(ops: Any, state: State, log_a: Any) -> State:
     """exp(log_a + y): whole powers of two to the scale, the rest to the shift."""
     far = is_far(ops, state.largest) & (state.high == state.high)
     zero = ops.full(state.high, 0.0)
-    shift, error = two_sum(ops.where(far, state.largest, state.shift), log_a)
-    error = ops.where(is_far(ops, shift) | (shift != shift), zero, error + ops.where(far, zero, state.shift_low))
+    total, error = two_sum(ops.where(far, state.largest, state.shift), log_a)
+    error = ops.where(is_far(ops, total) | (total != total), zero, error + ops.where(far, zero, state.shift_low))
+    # it does not grow over the steps; of a large log_a it is what any sum rounds, for which `term` has no room
+    shift = total + error
+    error = ops.where(ops.size(shift) < FINE * ops.far, error - (shift - total), zero)
     shift, k = ops.reduced(ops.clamp(shift, 2 * ops.far))  # from one end of what is not far beyond the other
     return State(
         scale=ops.where(far, zero, state.scale) + k,

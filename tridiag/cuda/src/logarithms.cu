@@ -152,7 +152,7 @@ __device__ __forceinline__ double nearest_power(double x, int& k) {
   return found - 6755399441055744.0;
 }
 
-[[maybe_unused]] const double ROOM = 0.36;  // above log(2) / 2
+[[maybe_unused]] const double ROOM = 0.36, FINE = 1.0 / 16384;  // of `tridiag.algorithms.logsumexp`
 
 // m and k with exp(x + correction) = m 2^k
 template <typename T> __device__ __forceinline__ T mantissa(T x, T correction, T& k) {
@@ -184,8 +184,10 @@ template <typename T> __device__ __forceinline__ Exponential<T> plus_exponential
 template <typename T> __device__ __forceinline__ Exponential<T> times_exponential(Exponential<T> y, T log_a, T low = T(0)) {
   const bool away = is_far(y.largest) && y.high == y.high;
   T error, k;
-  T shift = two_sum(away ? y.largest : y.shift, log_a, error);
-  error = is_far(shift) || shift != shift ? T(0) : error + low + (away ? T(0) : y.shift_low);
+  const T total = two_sum(away ? y.largest : y.shift, log_a, error);
+  error = is_far(total) || total != total ? T(0) : error + low + (away ? T(0) : y.shift_low);
+  T shift = total + error;  // as in the text in Python: what is left is small beside what ROOM leaves
+  error = size(shift) < T(FINE) * far<T>() ? error - (shift - total) : T(0);
   shift = reduced(clamp(shift, T(2) * far<T>()), k);  // from one end of what is not far beyond the other
   y.scale = (away ? T(0) : y.scale) + k;
   y.high = away ? T(1) : y.high;
