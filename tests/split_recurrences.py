@@ -179,6 +179,23 @@ def test_matrices(started: bool) -> None:
     assert_alike(jax.jit(function)(*arrays), function(A, x))
 
 
+def test_states_that_fall_by_many_decades() -> None:
+    """What the rows of a device make of a unit is 0, and of the state before them is not: order 2, and matrices."""
+    n, x = 128, np.zeros((2, 128))
+    x[0, 15::32], x[1, 31::32] = 1e300, -1e300
+    a = np.full((2, n), 1e-45)
+
+    def second(x: Any, a: Any) -> Any:
+        return tridiag.linear_recurrence((a, a), x, backend="numba_scan")
+
+    found, right = jax.jit(second)(*placed(mesh_of(8), (x, a))), second(x, a)
+    np.testing.assert_allclose(found, right, rtol=1e-12)
+    A, vectors = np.tile(1e-23 * np.array([[1.0, 0.5], [0.2, 1.0]]), (n, 1, 1)), x.T
+    arrays = [jax.device_put(v, NamedSharding(mesh_of(8), P("z"))) for v in (A, vectors)]
+    function = compute("matrix_recurrence")
+    np.testing.assert_allclose(jax.jit(function)(*arrays), function(A, vectors), rtol=1e-12)
+
+
 # ------------------------------------------------------------------------------------------------ what is exchanged
 
 

@@ -45,7 +45,7 @@ from tridiag.xla.exchange import (
     words_of_all,
 )
 from tridiag.xla.split_last_rows import LEAST, from_last_rows
-from tridiag.xla.totals import Affine
+from tridiag.xla.totals import Affine, raised
 
 ROUNDING = 1024  # eps: how far a state may be from what the next device has taken for it, and 8 eps sqrt(rows) more
 
@@ -197,7 +197,7 @@ def by_units(part: Part, order: int) -> Any:
     longer = own._replace(shape=(size, *own.shape), axis=own.axis + 1)
     kept = (longer.axis, len(own.shape)) if own.matrices else (longer.axis,)
     nothing = jnp.zeros([n if k in kept else 1 for k, n in enumerate(longer.shape)], kind)
-    units = part.run(longer, nothing, tuple(a[None] for a in part.coefficients), init_of(unit))
+    units = part.run(longer, nothing, tuple(a[None] for a in part.coefficients), init_of(unit * raised(unit)))
     told = Affine(value, jnp.moveaxis(state_of(units, longer.axis), 0, -1))
     start = jnp.zeros((), kind) if not part.init else part.init[0] if own.matrices else jnp.stack(part.init, -1)
     before = state_before(part, told, start)

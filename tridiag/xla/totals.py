@@ -31,6 +31,7 @@ from tridiag.problems.parts import Chunks
 from tridiag.xla.custom_call import custom_call
 
 TRUSTED = 10  # exponent of products up to which little is lost to cancellation
+ROOM = 24  # exponent of products that are in range though they are raised
 LAST = {LINEAR: LAST_LINEAR, TRANSPOSED: LAST_TRANSPOSED}
 
 
@@ -130,17 +131,27 @@ class Weighted(NamedTuple):
 
 
 class Affine(NamedTuple):
-    """What steps make of a state of several numbers: value + matrix state."""
+    """What steps make of a state of several numbers: value + matrix state / `raised`.
+
+    The matrix is that many times as large, so that nothing of it underflows that counts beside a large state.
+    """
 
     value: Any  # (..., p)
     matrix: Any  # (..., p, p)
 
     def after(self, state: Any) -> Any:
-        terms = jnp.where(state[..., None, :] == 0, 0, self.matrix * state[..., None, :])
-        return self.value + terms.sum(-1)
+        state, lowered = state[..., None, :], 1 / raised(self.matrix)
+        large = jnp.abs(state) > 1
+        terms = jnp.where(large, self.matrix, self.matrix * lowered) * jnp.where(large, state * lowered, state)
+        return self.value + jnp.where(state == 0, 0, terms).sum(-1)
 
     def moderate(self) -> Any:
-        return jnp.abs(self.matrix).max((-1, -2))[..., None] <= 2.0**TRUSTED
+        return jnp.abs(self.matrix).max((-1, -2))[..., None] <= 2.0**TRUSTED * raised(self.matrix)
+
+
+def raised(like: Any) -> float:
+    """How many times as large a matrix of `Affine` is; some growth is in range."""
+    return 2.0 ** (int(jnp.finfo(like.dtype).maxexp) - ROOM)
 
 
 # ------------------------------------------------------------------------------------------------ products
