@@ -97,6 +97,9 @@ def test_row_by_row() -> None:
             entries, lossy = row_by_row(numpy_thomas.ops, (a, b, c, mask), Form(shape, shape, axis))
             check(entries, (a, b, c), mask, axis, "float64")
             assert not lossy.any()
+    entries, lossy = row_by_row(numpy_thomas.ops, (a[:, :0], b[:, :0], c[:, :0], None), Form((3, 0, 2), (3, 0, 2), 1))
+    assert [x.shape for x in entries] == [(3, 0, 2)] * 3
+    assert lossy.tolist() == [[False] * 2] * 3
     with np.errstate(all="ignore"):
         _, lossy = row_by_row(numpy_thomas.ops, (a, 0 * b, 0 * c, None), Form(shape, shape, axis))
     assert lossy.all()

@@ -27,6 +27,8 @@ def row_by_row(ops: Any, matrix: Matrix, form: Form) -> tuple[list[Any], Any]:
     Of each matrix is told whether they may lack digits, which were lost to underflow, as those of a singular one do.
     """
     bands = whole_bands(ops, matrix, form)
+    if form.n == 0:
+        return list(bands), ops.full(form.matrix_batch, 0, bands[1].real) != 0
     scaled, size = of_size_one(ops, *bands)
     rows = [[ops.row(x, i, form.axis) for x in scaled] for i in range(form.n)]
     one, zero = ops.one(rows[0][1]), ops.zero(rows[0][1])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tridiag.kernels.access.layouts import lines_of_rows, rows_of_lines
 from tridiag.kernels.access.moves import in_groups
 from tridiag.kernels.access.operands import bytes_of_number, bytes_of_real, lanes_of, parts_of
 from tridiag.kernels.jobs.words import systems as J
@@ -16,7 +17,7 @@ from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.compiled import compiled, inlined
 from tridiag.kernels.simd.functions import Library, by_number
 from tridiag.kernels.simd.memory import word
-from tridiag.kernels.simd.values import Complex, Value
+from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import Code
 from tridiag.kernels.thomas.short_systems import Short, settle
 from tridiag.kernels.thomas.workspace import PITCH
@@ -48,13 +49,13 @@ class Gathered(Short):
 def load_rows(code: Code, address: Value, n: int) -> list[Any]:
     """The n rows of a vector of systems that are gathered."""
     found = [code.load_as(code.vector, address + k * PITCH) for k in range(n * code.parts)]
-    return found if code.parts == 1 else [Complex(*found[k : k + 2]) for k in range(0, len(found), 2)]
+    return rows_of_lines(code, found)
 
 
 def store_rows(code: Code, address: Value, rows: list[Any]) -> None:
     """The inverse."""
-    for k, part in enumerate(rows if code.parts == 1 else [x for row in rows for x in (row.real, row.imag)]):
-        code.store_as(address + k * PITCH, part)
+    for k, line in enumerate(lines_of_rows(code, rows)):
+        code.store_as(address + k * PITCH, line)
 
 
 def gather(code: Code, *words: Value) -> None:

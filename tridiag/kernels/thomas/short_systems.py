@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba import types
 
 from tridiag.kernels.access.end_to_end import copy, rows_from, rows_to, sorted_out
-from tridiag.kernels.access.layouts import STREAM_AHEAD
+from tridiag.kernels.access.layouts import STREAM_AHEAD, lines_of_rows, rows_of_lines
 from tridiag.kernels.access.masked_layouts import without
 from tridiag.kernels.access.operands import bytes_of_number, lanes_of, parts_of
 from tridiag.kernels.jobs.words import systems as J
@@ -22,7 +22,7 @@ from tridiag.kernels.simd.compiled import compiled, inlined
 from tridiag.kernels.simd.functions import Library, by_number
 from tridiag.kernels.simd.memory import load, store, variable, word
 from tridiag.kernels.simd.registers import narrow
-from tridiag.kernels.simd.values import Complex, Value
+from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import I8, LINE, Code
 from tridiag.kernels.thomas.deferred import CATCH_UP, take_back
 from tridiag.kernels.thomas.rows_from_ends import ALL, SOME, join, nothing_above
@@ -58,11 +58,10 @@ class Short(NamedTuple):
 
     def rows(self, code: Code, address: Value) -> list[Any]:
         """The rows of lanes of a group."""
-        found = rows_from(code, address, self.n * code.parts)
-        return found if code.parts == 1 else [Complex(*found[k : k + 2]) for k in range(0, len(found), 2)]
+        return rows_of_lines(code, rows_from(code, address, self.n * code.parts))
 
     def put(self, code: Code, address: Value, rows: list[Any]) -> None:
-        rows_to(code, address, rows if code.parts == 1 else [x for row in rows for x in (row.real, row.imag)])
+        rows_to(code, address, lines_of_rows(code, rows))
 
     def down(self, code: Code, *words: Value) -> None:
         """``words``: where a, b, c and d begin, how many systems, whole vectors, where x of groups, their good lanes,
