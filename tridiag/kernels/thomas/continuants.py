@@ -24,7 +24,6 @@ from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.functions import by_number
 from tridiag.kernels.simd.memory import c_function, word
-from tridiag.kernels.simd.powers import MANTISSA
 from tridiag.kernels.simd.records import RecordAt
 from tridiag.kernels.simd.registers import by_register, lanes_of_register
 from tridiag.kernels.simd.values import Value
@@ -34,9 +33,8 @@ from tridiag.kernels.thomas.both_ends import band_words
 from tridiag.kernels.thomas.pivot_products import (
     EXPONENTS,
     PRODUCT,
-    bits_of,
     of_one_lane,
-    real_of,
+    power_of,
     sign_and_logarithm,
 )
 from tridiag.kernels.thomas.rows_from_ends import Band, Group
@@ -73,10 +71,8 @@ class Minor(NamedTuple):
 
     def scaled(self, code: Code) -> Minor:
         """With the last D between 1 and 2."""
-        digits, bias, most = MANTISSA[code.size_of_real], *((1023, 2047) if code.size_of_real == 8 else (127, 255))
-        field = code.shift(bits_of(code, self.last), -digits) & most
-        factor = real_of(code, code.shift(2 * bias - field, digits))
-        last, before, power = self.last * factor, self.before * factor, field - bias
+        power, factor = power_of(code, self.last)
+        last, before = self.last * factor, self.before * factor
         fine = self.fine & (code.magnitude(before) < 2.0 ** RANGE[code.size_of_real])
         return Minor(last, before, self.above, self.exponent + in_words(code, power), fine)
 

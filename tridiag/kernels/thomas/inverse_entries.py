@@ -32,13 +32,12 @@ from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import c_function, set_half_word, variable
-from tridiag.kernels.simd.powers import MANTISSA
 from tridiag.kernels.simd.records import RecordAt, address_of
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import Code
 from tridiag.kernels.thomas.bands import views_of_block
 from tridiag.kernels.thomas.bind import bind_group, mask_view, read_mask
-from tridiag.kernels.thomas.pivot_products import bits_of, largest, real_of
+from tridiag.kernels.thomas.pivot_products import largest, power_of
 from tridiag.kernels.thomas.workspace import BLOCK, allocate_groups, free_workspace
 
 JOB = RecordAt(Systems)
@@ -137,10 +136,7 @@ def too_small(code: Code, x: Any) -> Value:
 
 def scaled(code: Code, *numbers: Any) -> tuple[tuple[Any, ...], Value]:
     """Numbers times a power of two, so that the largest is between 1 and 2; and that power."""
-    digits, bias, most = MANTISSA[code.size_of_real], *((1023, 2047) if code.size_of_real == 8 else (127, 255))
-    size = functools.reduce(code.maximum, [largest(code, x) for x in numbers])
-    field = code.shift(bits_of(code, size), -digits) & most
-    factor = real_of(code, code.shift(2 * bias - field, digits))
+    _, factor = power_of(code, functools.reduce(code.maximum, [largest(code, x) for x in numbers]))
     return tuple(times(code, x, factor) for x in numbers), factor
 
 

@@ -113,6 +113,13 @@ def real_of(code: Code, bits: Value) -> Value:
     return Value(code, code.builder.bitcast(bits.llvm, code.vector))
 
 
+def power_of(code: Code, x: Value) -> tuple[Value, Value]:
+    """e of a normal number of size 2**e to 2**(e + 1), as an integer; and 2**-e."""
+    what = numbers(code)
+    field = code.shift(bits_of(code, x), -what.digits) & 2 * what.bias + 1
+    return field - what.bias, real_of(code, code.shift(2 * what.bias - field, what.digits))
+
+
 def begin(code: Code, memory: Value) -> None:
     """What is carried to the first row is that of an unknown before it; the product is 1."""
     sweep = Product(code, memory)
