@@ -9,6 +9,8 @@ import pytest
 from helpers import EPS, REAL, Subject, dtype_name, installed, noise, to_numpy
 
 import tridiag
+from tridiag.backends import numba_scan
+from tridiag.calls.fast_path import forget
 
 pytestmark = [
     pytest.mark.only(verb="selective_scan"),
@@ -158,6 +160,35 @@ def test_sequences_that_lie_apart(backend: Subject, n: int, own: bool, sized: bo
         y, last = scan(backend, given, axis=1, reverse=reverse, return_final=True)
         wide = {**given, "a": np.broadcast_to(given["a"], (sequences, n, states))}
         assert_scans(y, wide, last, reverse=reverse, axis=1)
+
+
+@sizes
+@pytest.mark.only(library="numpy")
+@pytest.mark.parametrize("last", [1, -1], ids=["in rows", "side by side"])
+def test_few_sequences_are_shared_out(
+    backend: Subject, last: int, sized: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fewer than lanes, or some more, among any number of threads: none twice and none left out."""
+    monkeypatch.setattr(numba_scan, "WORTH_A_THREAD", 0)
+    rng = np.random.default_rng(3)
+    for count, states in ((1, 3), (2, 3), (3, 17), (9, 1), (17, 2), (40, 5)):
+        given = {
+            "a": noise(rng, (count, 1, states), "float64", -1, -0.1) + (0 if sized else 1),
+            "x": noise(rng, (count, 70), "float64"),
+            "B": noise(rng, (70, states), "float64"),
+            "C": noise(rng, (70, states), "float64"),
+            **({"step": rng.uniform(0.1, 1, (count, 70))} if sized else {}),
+        }
+        wide = {**given, "a": np.broadcast_to(given["a"], (count, 70, states))}
+        if last == -1:  # the channels
+            given |= {k: np.ascontiguousarray(given[k].T) for k in ("x", "step") if k in given}
+            given |= {"a": given["a"][:, 0], "B": given["B"][:, None], "C": given["C"][:, None]}
+        for workers in (1, 2, 3, 5):
+            monkeypatch.setattr(numba_scan, "threads", lambda workers=workers: workers)
+            forget()
+            y, final = scan(backend, given, axis=max(last, 0), return_final=True)
+            assert_scans(y if last == 1 else y.T, wide, final, axis=1)
+    forget()
 
 
 def test_the_last_states_continue_a_sequence(backend: Subject) -> None:

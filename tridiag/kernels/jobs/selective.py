@@ -19,7 +19,7 @@ from tridiag.problems.selective import SelectiveScan
 # what they cost, in unknowns of tridiagonal systems: a vector of states in a step of a sequence, one of sequences in a
 # step of a state, without sizes of steps and with them; each sequence by itself; and a step of sequences that are
 # gathered into a vector
-VECTOR_OF_STATES, VECTOR_OF_SEQUENCES, SEQUENCE, GATHERED = (2.5, 10.0), (1.0, 8.0), 25, 10
+VECTOR_OF_STATES, VECTOR_OF_SEQUENCES, SEQUENCE, GATHERED = (2.5, 11.0), (1.0, 8.0), 25, 8
 
 
 def make_job(form: SelectiveScan, shapes: Any, strides: Any, dtype: np.dtype[Any], workers: int) -> Job:
@@ -32,29 +32,43 @@ def make_job(form: SelectiveScan, shapes: Any, strides: Any, dtype: np.dtype[Any
         math.prod(form.batch),
         math.prod(form.shape) * form.states,
     )
-    kind = kind_of(axes, form, dtype, shapes[S.STEP] is not None)
+    kind = kind_of(axes, form, dtype, shapes[S.STEP] is not None, workers)
     stretch = count if kind == S.STATES else axes.batch[-1][0]
-    groups = count // stretch * -(-stretch // lanes_of(dtype))
+    group = shared_out(count, workers, lanes_of(dtype)) if kind == S.STATES else lanes_of(dtype)
+    groups = count // stretch * -(-stretch // group)
     run = max(1, min(ITEM, unknowns // (ITEMS_EACH * workers)) * groups // unknowns)
     words = filled(
         axes, S.OPERANDS, S.OPERANDS, flags=flags_of(form, shapes), length=form.states, kind=kind,
         small=work_of(form, shapes, strides, dtype) < WORTH_STARTING, items=-(-groups // run), run=run, steps=form.n,
-        sequences=count, stretch=stretch,
+        sequences=count, stretch=stretch, group=group,
     )  # fmt: skip
     return Job(("selective", dtype.name), words, min(workers, -(-groups // run)) - 1, unknowns)
 
 
-def kind_of(axes: Axes, form: SelectiveScan, dtype: np.dtype[Any], sizes: bool) -> int:
-    """Whether lanes are filled with states or with sequences, whichever takes less; those of sequences need not lie
-    side by side, but share what multiplies inputs and what reads states.
+def shared_out(count: int, workers: int, most: int) -> int:
+    """Sequences of a group, at most so many, of which all workers have as many."""
+    rounds = -(-count // (most * workers))
+    return max(1, -(-count // (rounds * workers))) if rounds else most
+
+
+def kind_of(axes: Axes, form: SelectiveScan, dtype: np.dtype[Any], sizes: bool, workers: int) -> int:
+    """Whether lanes are filled with states or with sequences, whichever takes so many workers less.
+
+    Those of sequences need not lie side by side, but share what multiplies inputs and what reads states.
     """
     length, steps = axes.batch[-1] if axes.batch else (1, ())
     if not steps or steps[S.B] or steps[S.READ] or (steps[S.A] and axes.strides[S.A]):
         return S.STATES
     own = S.Y, S.X, *((S.STEP,) if sizes else ())
     kind = S.SIDE_BY_SIDE if all(steps[k] == dtype.itemsize for k in own) else S.APART
-    costs = {one: cost_of_row(one, length, form, dtype, sizes, bool(steps[S.A])) for one in (kind, S.STATES)}
-    return min(costs, key=costs.__getitem__)
+    rows = math.prod(form.batch) // length
+    groups = {kind: rows * -(-length // lanes_of(dtype)), S.STATES: rows * length}
+
+    def time(one: int) -> float:
+        cost = rows * cost_of_row(one, length, form, dtype, sizes, bool(steps[S.A]))
+        return cost / max(1, groups[one]) * -(-groups[one] // workers)
+
+    return min(groups, key=time)
 
 
 def cost_of_row(kind: int, length: int, form: SelectiveScan, dtype: np.dtype[Any], sizes: bool, own: bool) -> float:
@@ -80,7 +94,7 @@ def axes_of_scan(form: SelectiveScan, shapes: Any, strides: Any) -> Axes:
 def work_of(form: SelectiveScan, shapes: Any, strides: Any, dtype: np.dtype[Any]) -> float:
     """What a scan costs, in unknowns of tridiagonal systems."""
     sizes, axes = shapes[S.STEP] is not None, axes_of_scan(form, shapes, strides)
-    kind, (length, steps) = kind_of(axes, form, dtype, sizes), axes.batch[-1] if axes.batch else (1, ())
+    kind, (length, steps) = kind_of(axes, form, dtype, sizes, 1), axes.batch[-1] if axes.batch else (1, ())
     own = bool(steps) and bool(steps[S.A])
     return math.prod(form.batch) // length * cost_of_row(kind, length, form, dtype, sizes, own)
 

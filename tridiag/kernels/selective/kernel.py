@@ -94,13 +94,13 @@ def work(job, zero):
     if address_of(room) == 0:
         return
     room.row = row
-    groups = (job.stretch + lanes - 1) // lanes  # none crosses rows of ``stretch`` sequences
+    groups = (job.stretch + job.group - 1) // job.group  # none crosses rows of ``stretch`` sequences
     last = job.sequences // job.stretch * groups
     for item in items(job):
         for group in range(item * job.run, min((item + 1) * job.run, last)):
-            place = group % groups * lanes
+            place = group % groups * job.group
             bind(zero, job, room.addresses.lanes, group // groups * job.stretch + place)
-            count = min(lanes, job.stretch - place)
+            count = min(job.group, job.stretch - place)
             if together:
                 scan_side_by_side(zero, job, room, count)
             else:

@@ -31,6 +31,7 @@ class Recurrences(Job):
     length, stretch, stretches, axes = Word(), Word(), Word(), Word()
     blocks, chunk = Word(), Word()  # of each sequence, where it is cut, and the steps of each lane in a block
     sides = Word()  # right sides of a block tridiagonal matrix
+    group = Word()  # sequences of a selective scan that a thread takes at a time
     numbers = Words(len(NUMBERS))  # STRIDED: the bytes from number to number, by the constants above
 
 
