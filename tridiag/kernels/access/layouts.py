@@ -18,6 +18,7 @@ A new layout is a class with `down` here, what writes a solution to it, and a li
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -30,7 +31,8 @@ from tridiag.kernels.simd.registers import by_register, lanes_of_register
 from tridiag.kernels.simd.values import Complex, Value, flatten, rebuild
 from tridiag.kernels.simd.vector import LINE, Code
 
-ROWS_AHEAD = 1  # prefetch distance where tiles are wide,
+PAIR = 2  # rows that a group of a tile takes at a time: what it carries stays in registers between them
+ROWS_AHEAD = PAIR  # prefetch distance where tiles are wide,
 STREAM_AHEAD = 32 * LINE  # ... and in bytes, where rows follow each other in memory
 
 
@@ -270,7 +272,8 @@ class Interleaved:
     """Bands where lanes lie side by side, of several groups; ``most``: the place of the last group.
 
     ``moves``: as in `Contiguous`. ``end``: the row behind the last of all. The pads, of row 0 and before ``end``, are
-    not read. ``asks``: the rows do not follow each other in memory, so that a whole one is asked for.
+    not read. ``asks``: the rows do not follow each other in memory, so that whole ones are asked for, and taken
+    in pairs.
     """
 
     def __init__(
@@ -311,17 +314,25 @@ class Interleaved:
     def down(self, first: Value, last: Value, sweep: Any) -> None:
         code = self.code
 
-        def row(i: Value, state: Any) -> Any:
-            found = self.row(i)
+        def rows(height: int, i: Value, state: Any) -> Any:
+            found = [self.row(i + k) for k in range(height)]
 
             def group(g: Value, state: Any) -> Any:
                 own = sweep.group(g).from_row(i - first)
-                own.leave(own.step(own.start(), code.integer(0), *found(g)))
+                carried = own.start()
+                for k, row in enumerate(found):
+                    carried = own.step(carried, code.integer(k), *row(g))
+                own.leave(carried)
                 return state
 
             return code.fori(0, self.groups, group, state)
 
-        code.fori(first, last, row)
+        # complex numbers, and rows that fill several registers, would leave none for the next row
+        pairs = self.asks and code.parts == 1 and lanes_of_register(code) == code.lanes
+        paired = first + ((last - first) & 1) if pairs else last
+        code.fori(first, paired, functools.partial(rows, 1))
+        if pairs:
+            code.fori(paired, last, functools.partial(rows, PAIR), step=PAIR)
 
 
 class Narrow(Interleaved):
@@ -378,34 +389,42 @@ def to_narrow(code: Code, target: Sequence[Value], count: Value, sweep: Any, kep
 def to_interleaved(
     past_caches: bool, code: Code, target: Sequence[Value], count: Value, groups: Value, solution: Any
 ) -> None:
-    """Rows of solutions, last row first, to memory where lanes lie side by side: solution(i, g).
+    """Rows of solutions, last row first, to memory where lanes lie side by side.
+
+    ``solution(i, g, height)``: so many rows of group g, row i first and then those before it.
 
     ``target``: where the first row is, how far the next, and the place of the last group.
     """
     x, x_step, most = target
 
-    def row(i: Value, state: Any) -> Any:
+    def rows(height: int, i: Value, state: Any) -> Any:
         def group(g: Value, state: Any) -> Any:
-            address = x + i * x_step + place_of(code, g, most)
-            if not past_caches:
-                for line in range(0, code.row, LINE):
-                    code.prefetch(address - x_step * ROWS_AHEAD + line, write=True)
-            put_interleaved(code, address, solution(i, g), past_caches)
+            place = place_of(code, g, most)
+            for k, found in enumerate(solution(i, g, height)):
+                address = x + (i - k) * x_step + place
+                if not past_caches:
+                    for line in range(0, code.row, LINE):
+                        code.prefetch(address - x_step * ROWS_AHEAD + line, write=True)
+                put_interleaved(code, address, found, past_caches)
             return state
 
         return code.fori(0, groups, group, state)
 
-    code.fori(count - 1, -1, row, step=-1)
+    paired = count - (count & 1) - 1
+    code.fori(count - 1, paired, functools.partial(rows, 1), step=-1)
+    code.fori(paired, -1, functools.partial(rows, PAIR), step=-PAIR)
 
 
-def solution_of_groups(sweep: Any, kept: Callable[..., Any] = whole) -> Callable[[Value, Value], Any]:
-    """For `to_interleaved`: x of row i of group g by a sweep; ``kept(i, g, x)``: what is left of it."""
+def solution_of_groups(sweep: Any, kept: Callable[..., Any] = whole) -> Callable[[Value, Value, int], list[Any]]:
+    """For `to_interleaved`: x of rows of group g by a sweep; ``kept(i, g, x)``: what is left of that of row i."""
 
-    def solution(i: Value, g: Value) -> Any:
-        own = sweep.group(g)
+    def solution(i: Value, g: Value, height: int) -> list[Any]:
+        own, found = sweep.group(g), []
         behind = own.start()
-        x = kept(i, g, own.solution(i, behind))
-        own.leave((x, *behind[:-1]))
-        return x
+        for k in range(height):
+            found.append(kept(i - k, g, own.solution(i - k, behind)))
+            behind = found[-1], *behind[:-1]
+        own.leave(behind)
+        return found
 
     return solution

@@ -225,8 +225,9 @@ def put_interleaved(past_caches: bool, code: Code, *words: Any) -> None:
     """Solutions that are, as they lie in memory, in place of q of the pivot rows of some groups."""
     source, stride, groups, count, *target = words
 
-    def solution(i: Value, g: Value) -> Any:
-        return take_interleaved(code, source + i * stride + g * (ROWS_PIVOTED * code.row) + X_PIVOTED * code.row)
+    def solution(i: Value, g: Value, height: int) -> list[Any]:
+        last = source + i * stride + g * (ROWS_PIVOTED * code.row) + X_PIVOTED * code.row
+        return [take_interleaved(code, last - stride * k) for k in range(height)]
 
     to_interleaved(past_caches, code, target, count, groups, solution)
 
