@@ -168,7 +168,7 @@ RECURRENCES: dict[str, Any] = {
     "scan, none": lambda: ("selective_scan", (None, X, 1.0, 1.0), {}),
     "memory that was freed": lambda: ("linear_recurrence", (freed(), X), {}),
 }
-OF_SOLVES = "solve", "factored", "factored again"
+OF_SOLVES = "solve", "factored", "factored again", "matmul", "slogdet"
 CALLS = {f"{verb}, {way}": make for verb in OF_SOLVES for way, make in SOLVES.items()} | RECURRENCES
 
 
@@ -190,8 +190,25 @@ def factored_again(a: Any, b: Any, c: Any, d: Any, *, out: Any = None, **options
     return matrix.solve(d, out=out, overwrite_d=overwrite_d, **of_solve)
 
 
+def product(a: Any, b: Any, c: Any, x: Any, *, out: Any = None, **options: Any) -> Any:
+    """That of the matrix of a solve and its right side."""
+    return tridiag.matmul(a, b, c, x, out=out, **kept(options, "axis", "periodic", "where", "transpose"))
+
+
+def determinants(a: Any, b: Any, c: Any, d: Any, *, out: Any = None, **options: Any) -> Any:
+    """Those of the matrices of a solve."""
+    return tridiag.slogdet(a, b, c, **kept(options, "axis", "periodic", "where", "backend"))
+
+
+def kept(options: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: option for name, option in options.items() if name in names}
+
+
+OTHERWISE = {"factored": factored, "factored again": factored_again, "matmul": product, "slogdet": determinants}
+
+
 def verb_of(name: str) -> Any:
-    return {"factored": factored, "factored again": factored_again}.get(name) or getattr(tridiag, name)
+    return OTHERWISE.get(name) or getattr(tridiag, name)
 
 
 def made(way: str) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
@@ -250,7 +267,10 @@ SHORT = (
     "turning vectors", "turning vectors, from one", "factored, plain", "factored, columns", "factored, a shared matrix",
     "factored, in place", "factored, a mask", "factored, corners", "factored, parameters", "factored, complex",
     "factored again, plain", "factored again, a mask", "factored again, a shared matrix", "factored again, columns",
-    "scan", "scan, last",
+    "scan", "scan, last", "matmul, plain", "matmul, single precision", "matmul, complex", "matmul, a shared matrix",
+    "matmul, columns", "matmul, turned", "matmul, a mask", "matmul, corners", "matmul, numbers", "matmul, two dtypes",
+    "matmul, options", "slogdet, plain", "slogdet, complex", "slogdet, columns", "slogdet, every other entry",
+    "slogdet, a mask", "slogdet, corners", "slogdet, two dtypes", "slogdet, parameters",
 )  # fmt: skip
 
 

@@ -388,22 +388,28 @@ def product(matrix: Matrix, x: Any, form: Form) -> Any:
     None where NumPy is no slower.
     """
     operands = operands_of_product(matrix, x, form)
-    call = bound_product(form, *extents(operands), x.dtype)
+    y = operands[0]
+    call = bound_product(form, *extents(operands), y.dtype)
     if call is None:
         return None
     call(*operands)
-    return operands[0]
+    if library_of(x) != "torch":
+        return y
+    import torch
+
+    return torch.from_numpy(y)
 
 
 def operands_of_product(matrix: Matrix, x: Any, form: Form) -> tuple[Any, ...]:
     """Memory for the product, x, the bands in its dtype, and the mask."""
-    *bands, where = matrix
+    *bands, where, x = map(view, (*matrix, x))
     return np.empty(form.shape, x.dtype), x, *(band.astype(x.dtype, copy=False) for band in bands), where
 
 
 def has_product(matrix: Matrix, x: Any, form: Form) -> bool:
     """Whether a kernel multiplies them."""
-    return products.suits(form, *extents(operands_of_product(matrix, x, form)), x.dtype)
+    operands = operands_of_product(matrix, x, form)
+    return products.suits(form, *extents(operands), operands[0].dtype)
 
 
 def bound_product(form: Form, shapes: Extents, strides: Extents, dtype: np.dtype[Any]) -> Callable[..., bool] | None:

@@ -143,15 +143,15 @@ def product(call: Call, out: Any = None) -> Array:
 def multiplied(call: Call) -> Array:
     """The product of matrices that have rows."""
     mask, x = call.matrix[3], call.d
-    compiled = compiled_products() if call.library == "numpy" else None
+    if call.library == "torch":
+        call.module().check_memory((*call.matrix, x))
+    compiled = products_of(call)
     if compiled and (y := compiled.product(call.matrix, x, call.form)) is not None:
         return call.module().cast(y, call.result_dtype)
     if call.library == "numpy" and mask is None:
         a, b, c, _ = call.matrix
         return call.module().cast(products.multiply(a, b, c, x, call.form), call.result_dtype)
     function = functools.partial(product_of_rows, call.module().Operations, call.form)
-    if call.library == "torch":
-        call.module().check_memory((*call.matrix, x))
     if call.library == "jax":
         function = call.module().left_to_compiler(function, (call.matrix, x))
     return call.module().cast(function(call.matrix, x), call.result_dtype)
@@ -168,8 +168,17 @@ def product_of_rows(ops: Any, form: Form, matrix: Matrix, x: Array) -> Array:
 
 def product_by_kernel(call: Call) -> bool:
     """Whether compiled loops multiply the matrices of a prepared matmul."""
-    compiled = compiled_products() if call.library == "numpy" and not call.plan.empty else None
+    compiled = None if call.plan.empty else products_of(call)
     return compiled is not None and bool(compiled.has_product(call.matrix, call.d, call.form))
+
+
+def products_of(call: Call) -> ModuleType | None:
+    """What multiplies the arrays of a call in compiled loops: those of NumPy, and plain tensors without gradients."""
+    if call.library == "torch" and call.plan.readable:
+        from tridiag.calls.fast_path.tensors import are_plain
+
+        return compiled_products() if are_plain([x for x in (*call.matrix, call.d) if x is not None]) else None
+    return compiled_products() if call.library == "numpy" else None
 
 
 def compiled_products() -> ModuleType | None:

@@ -48,6 +48,11 @@ def needs_gradient(given: list[Any]) -> bool:
     return torch.is_grad_enabled() and any([type(x) in KINDS and x.requires_grad for x in given])
 
 
+def are_plain(given: list[Any]) -> bool:
+    """Whether these tensors are no more than their entries, which nothing differentiates or listens to."""
+    return all([type(x) in KINDS for x in given]) and not (needs_gradient(given) or disturbed())
+
+
 def facts_of_all(given: Sequence[Any]) -> tuple[Any, ...]:
     """The dtype, shape, device, layout and strides of tensors; the types of what is none, and None as it is."""
     return tuple([(*attributes_of(x), x.stride()) if type(x) in KINDS else x if x is None else type(x) for x in given])
