@@ -202,7 +202,8 @@ def matmul(
 
     Notes
     -----
-    The definition; NumPy arrays are read once, in compiled loops on threads, if Numba is installed.
+    The definition; NumPy arrays, and tensors in host memory without gradients, are read once, in compiled loops on
+    threads, if Numba is installed.
     """
     if type(x) is ndarray:
         y = PRODUCTS.call(a, b, c, x, where, out, axis, periodic, transpose)
