@@ -191,6 +191,25 @@ def test_few_sequences_are_shared_out(
     forget()
 
 
+@pytest.mark.only(library="numpy")
+@pytest.mark.parametrize("axis", [1, -1], ids=["side by side", "apart"])
+@pytest.mark.parametrize("own", [False, True], ids=["coefficients of steps", "coefficients of channels"])
+def test_a_vector_has_channels_of_one_batch_entry_alone(backend: Subject, own: bool, axis: int) -> None:
+    """Batch entries have channels that fill no vector, or one and a part: none is computed as those of the next are."""
+    rng = np.random.default_rng(4)
+    for channels in (3, 7, 9, 15):
+        given = {
+            "a": noise(rng, (1, 1, channels, 5) if own else (6, 20, 1, 5), "float64", -0.9, 0.9),
+            "x": noise(rng, (6, 20, channels), "float64"),
+            "B": noise(rng, (6, 20, 1, 5), "float64"),
+            "C": noise(rng, (6, 20, 1, 5), "float64"),
+        }
+        if axis == -1:
+            given = {key: np.ascontiguousarray(np.swapaxes(value, 1, 2)) for key, value in given.items()}
+        y, last = scan(backend, given, axis=axis, return_final=True)
+        assert_scans(y, given, last, axis=axis)
+
+
 def test_the_last_states_continue_a_sequence(backend: Subject) -> None:
     given = problem()
     head, tail = ({**given, **{k: given[k][:, part] for k in "xBC"}, "step": given["step"][:, part]} for part in (
