@@ -81,6 +81,21 @@ def test_pads_and_masked_rows_are_never_read(backend: Subject) -> None:
         np.testing.assert_array_equal(x, solve(backend, backend.factor(a, b, c, where=where), d, transpose=transpose))
 
 
+@pytest.mark.parametrize("transpose", [False, True])
+def test_x_of_rows_that_are_taken_out_is_0_beside_nan(backend: Subject, pivoting: bool | str, transpose: bool) -> None:
+    """Whether a matrix has a right side of its own or more."""
+    a, b, c, d = dominant((4, 20))
+    where = np.ones((4, 20), bool)
+    where[:, [8, 9, 15]] = False
+    b[1, 7] = np.nan
+    matrix = backend.factor(a, b, c, pivoting=pivoting, where=where)
+    for right in (d, np.stack([d, 2 * d])):
+        x = solve(backend, matrix, right, transpose=transpose)
+        assert not x[..., ~where].any()
+        assert np.isnan(x[..., 1, 7]).all()
+        assert np.isfinite(x[..., [0, 2, 3], :]).all()
+
+
 @pytest.mark.parametrize("dtype", ["float32", "complex128"])
 def test_dtypes(backend: Subject, dtype: str) -> None:
     a, b, c, d = uniform((4, 20), dtype)

@@ -212,18 +212,21 @@ def forward_transposed(spread: bool, code: Code, *words: Value) -> None:
 
 
 def backward_transposed(spread: bool, code: Code, *words: Value) -> None:
-    """L^T x = z in place: w[i] = z[i] - (a[i+1] / pivot[i+1]) w[i+1], x[i] = w[i] / pivot[i]."""
+    """L^T x = z in place: w[i] = z[i] - (a[i+1] / pivot[i+1]) w[i+1], x[i] = w[i] / pivot[i].
+
+    The pivot of a row that is taken out may be NaN.
+    """
     pairs, above_at, mask, mask_step, z_at, z_step, count = words
     slopes, inverses, _ = factors(spread, code, pairs, above_at)
     keep, z, last = Mask(code, mask, mask_step), Rows(code, z_at, z_step), count - 1
 
     def row(i: Value, state: Any) -> Any:
         w = code.where(keep[i], z[i] - slopes[i + 1] * state[0], code.zero())
-        z.store(i, w * inverses[i])
+        z.store(i, code.where(keep[i], w * inverses[i], code.zero()))
         return (w,)
 
     w = code.where(keep[last], z[last], code.zero())
-    z.store(last, w * inverses[last])
+    z.store(last, code.where(keep[last], w * inverses[last], code.zero()))
     code.fori(last - 1, -1, row, (w,), step=-1)
 
 
