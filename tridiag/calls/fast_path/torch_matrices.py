@@ -96,9 +96,10 @@ def bound_product(
     found = extents_in(plan, facts)
     if found is None:
         return None
-    casts, form, (*matrix, x, mask) = *found[:1], plan.form, found[1]
-    y = x[0], form.shape, contiguous(form.shape, x[0].itemsize)
-    call = module.bound_product(form, *lifted((y, x, *matrix, mask), form), x[0])
+    casts, (*matrix, x, mask) = found
+    form, dtype = plan.form, x[0]
+    y = dtype, form.shape, contiguous(form.shape, dtype.itemsize)
+    call = module.bound_product(form, *lifted((y, x, *matrix, mask), form), dtype)
     return None if call is None else BoundProduct(call, casts, reaches_of(*facts), form.shape)
 
 
