@@ -19,7 +19,6 @@ from tridiag.calls.fast_path.tensors import (
     entry_of,
     extents_of,
     facts_of_all,
-    is_dense,
     may_be_bound,
     needs_gradient,
     reaches_of,
@@ -122,8 +121,8 @@ def bound_determinants(
 def in_host_memory(facts: tuple[Any, ...]) -> bool:
     """Whether all tensors are dense and in host memory; the last are the facts of a mask, or None."""
     *arguments, mask = facts
-    tensors = [fact for fact in facts if fact is not None and not isinstance(fact, type)]
-    return may_be_bound(arguments, (mask,)) and all(is_dense(fact) and fact[2].type == "cpu" for fact in tensors)
+    tensors = (fact for fact in facts if fact is not None and not isinstance(fact, type))
+    return may_be_bound(arguments, (mask,)) and all(fact[2].type == "cpu" for fact in tensors)
 
 
 def plan_of_matrices(

@@ -49,10 +49,10 @@ def binder(operands: int, given: bool = False) -> Any:
     (_, base), axes, in_one_run = places(operands), C.TABLE + 2 * operands, emitted(one_run)
 
     @compiled
-    def bind(zero, job, tables, first):
-        """At those from ``first`` on; the lanes that are left over repeat the last one."""
+    def bind(zero, job, tables, first, most):
+        """At those from ``first`` on, at most so many; the lanes that are left over repeat the last one."""
         lanes, inner = lanes_of(zero, ()), axes + (1 + operands) * (job.axes - 1)
-        used = min(lanes, job.sequences - first)
+        used = min(most, job.sequences - first)
         together = job.axes < 2 or first % field(job, inner) + used <= field(job, inner)
         for operand in range(operands):
             table, step = tables + TABLE * operand, field(job, inner + 1 + operand) if job.axes > 0 else 0

@@ -99,7 +99,7 @@ def build(dtype: str, m: int):
         groups, last = job.run, (job.sequences + lanes - 1) // lanes
         for item in items(job):
             for group in range(item * groups, min(last, (item + 1) * groups)):
-                bind(zero, job, room.addresses.lanes, group * lanes)
+                bind(zero, job, room.addresses.lanes, group * lanes, lanes)
                 solve(zero, job, room, length, min(lanes, job.sequences - group * lanes))
         give_back(room)
 

@@ -133,7 +133,7 @@ def build(dtype: str, m: int):
         if address_of(room) != 0 and memory != 0:
             for item in items(job):
                 for group in range(item * groups, min(last, (item + 1) * groups)):
-                    bind(zero, job, room.addresses.lanes, group * lanes)
+                    bind(zero, job, room.addresses.lanes, group * lanes, lanes)
                     solve(zero, job, room, begin, length, wide)
         free(memory)
         if address_of(room) != 0:

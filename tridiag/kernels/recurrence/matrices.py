@@ -198,7 +198,7 @@ def in_lanes(m: int, library: Library, plain: Any) -> Any:
         last = (job.sequences + lanes - 1) // lanes
         for item in items(job):
             for group in range(item * groups, min(last, (item + 1) * groups)):
-                bind(zero, job, room.addresses.lanes, group * lanes)
+                bind(zero, job, room.addresses.lanes, group * lanes, lanes)
                 if job.flags & C.TRANSPOSED:
                     transposed(zero, (job, room))
                 else:

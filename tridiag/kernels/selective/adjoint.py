@@ -55,7 +55,7 @@ bind = binder(S.ADJOINT_OPERANDS)
 @compiled
 def bind_group(zero, job, room, first, group):
     """Point at the sequences of a group, and at the sums that they share."""
-    bind(zero, job, room.addresses.lanes, first)
+    bind(zero, job, room.addresses.lanes, first, lanes_of(zero, ()))
     behind = ROWS_OF_GROUPS + (1 + S.ADJOINT_OPERANDS) * job.axes
     for k in range(len(S.SUMMED)):
         offset = field(job, behind + k) * group

@@ -21,7 +21,7 @@ from tridiag.kernels.selective.side_by_side import scan_side_by_side
 from tridiag.kernels.simd.compiled import compiled
 from tridiag.kernels.simd.functions import by_number
 from tridiag.kernels.simd.interrupts import stopping_at
-from tridiag.kernels.simd.memory import c_function, set_word, word
+from tridiag.kernels.simd.memory import c_function
 from tridiag.kernels.simd.records import RecordAt, address_of
 from tridiag.kernels.simd.vector import LINE
 
@@ -80,15 +80,6 @@ def scan_group(zero, job, room, count):
 
 
 @compiled
-def repeat_last(zero, job, room, count):
-    """The lanes behind so many are not those of the next row of sequences: they repeat the last one."""
-    for operand in range(S.OPERANDS):
-        table = room.addresses.lanes + TABLE * operand
-        for lane in range(count, lanes_of(zero, ()) if job.pointers[operand] != 0 else 0):
-            set_word(table + 8 * lane, word(table + 8 * (count - 1)))
-
-
-@compiled
 def work(job, zero):
     """Claim items until none is left; called by every thread of a job."""
     lanes = lanes_of(zero, ())
@@ -108,10 +99,9 @@ def work(job, zero):
     for item in items(job):
         for group in range(item * job.run, min((item + 1) * job.run, last)):
             place = group % groups * job.group
-            bind(zero, job, room.addresses.lanes, group // groups * job.stretch + place)
             count = min(job.group, job.stretch - place)
+            bind(zero, job, room.addresses.lanes, group // groups * job.stretch + place, count)
             if together:
-                repeat_last(zero, job, room, count)
                 scan_side_by_side(zero, job, room, count)
             else:
                 scan_group(zero, job, room, count)
